@@ -1,0 +1,146 @@
+"""One layer of self-attention, in every form the literature compares.
+
+Tokens are rows eᵢ. With W_KQ = W_Kᵀ W_Q and W_PV = W_P W_V for each head, a layer's update of eⱼ is
+
+    Σ_heads Σᵢ W_PV eᵢ · f(eᵢᵀ W_KQ eⱼ)
+
+where i runs over the context tokens. The layers of this file differ in f, a pure function of the scores, and in whether
+the two products are stored as factors or as themselves. A layer returns its update; the model adds it.
+"""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+Weights = Float[Array, "num_heads head_dim embed_dim"]
+Product = Float[Array, "num_heads embed_dim embed_dim"]
+Tokens = Float[Array, "num_tokens embed_dim"]
+Queries = Float[Array, "num_queries embed_dim"]
+Context = Float[Array, "num_context embed_dim"]
+Scores = Float[Array, "num_heads num_queries num_context"]
+
+
+class SelfAttention(eqx.Module):
+    """Interface: the products W_KQ and W_PV of each head, and the pattern f(scores)."""
+
+    W_KQ: eqx.AbstractVar[Product]
+    W_PV: eqx.AbstractVar[Product]
+
+    @property
+    def num_heads(self) -> int:
+        return self.W_KQ.shape[0]
+
+    @property
+    def embed_dim(self) -> int:
+        return self.W_KQ.shape[-1]
+
+    def scores(self, queries: Queries, context: Context) -> Scores:
+        """eᵢᵀ W_KQ eⱼ for context token i and query token j."""
+        return jnp.einsum("nb,hbd,qd->hqn", context, self.W_KQ, queries, optimize="optimal")
+
+    @abstractmethod
+    def pattern(self, scores: Scores) -> Scores:
+        """f(scores): the weight of each context token in the update of each query token."""
+
+    def attend(self, queries: Queries, context: Context) -> tuple[Scores, Scores]:
+        """The scores and the pattern made of them."""
+        scores = self.scores(queries, context)
+        return scores, self.pattern(scores)
+
+    def __call__(self, queries: Queries, context: Context) -> Queries:
+        """The update of each query token: Σ_heads Σᵢ W_PV eᵢ · f(eᵢᵀ W_KQ eⱼ)."""
+        _, pattern = self.attend(queries, context)
+        return jnp.einsum("hab,nb,hqn->qa", self.W_PV, context, pattern, optimize="optimal")
+
+
+class FactoredSelfAttention(SelfAttention):
+    """Interface: attention that stores W_K, W_Q, W_V and W_P, as it is trained in the literature."""
+
+    W_K: Weights
+    W_Q: Weights
+    W_V: Weights
+    W_P: Float[Array, "num_heads embed_dim head_dim"]
+
+    def __init__(
+        self, *, embed_dim: int, num_heads: int = 1, head_dim: int | None = None, init_scale: float, key: PRNGKeyArray
+    ):
+        """Draw every weight from a truncated normal of variance `init_scale` / fan-in (Haiku's rule).
+
+        `head_dim` is `embed_dim` unless given.
+        """
+        head_dim = embed_dim if head_dim is None else head_dim
+        draw = jax.nn.initializers.variance_scaling
+        project = draw(init_scale, "fan_in", "truncated_normal", in_axis=2, out_axis=1, batch_axis=0)
+        gather = draw(init_scale, "fan_in", "truncated_normal", in_axis=(0, 2), out_axis=1)
+        key_K, key_Q, key_V, key_P = jr.split(key, 4)
+        self.W_K = project(key_K, (num_heads, head_dim, embed_dim))
+        self.W_Q = project(key_Q, (num_heads, head_dim, embed_dim))
+        self.W_V = project(key_V, (num_heads, head_dim, embed_dim))
+        self.W_P = gather(key_P, (num_heads, embed_dim, head_dim))
+
+    @property
+    def head_dim(self) -> int:
+        return self.W_K.shape[1]
+
+    @property
+    def W_KQ(self) -> Product:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """W_Kᵀ W_Q of each head: key side on the left."""
+        return jnp.einsum("hkb,hkd->hbd", self.W_K, self.W_Q)
+
+    @property
+    def W_PV(self) -> Product:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """W_P W_V of each head: output on the left, input on the right."""
+        return jnp.einsum("hak,hkb->hab", self.W_P, self.W_V)
+
+
+def linear_update(W_PV: Product, W_KQ: Product, queries: Queries, context: Context) -> Queries:
+    """Σ_heads W_PV (Σᵢ eᵢ eᵢᵀ) W_KQ eⱼ, in time linear in the number of context tokens.
+
+    The order of contraction is the cheapest for the shapes: many queries share the second moment Σᵢ eᵢ eᵢᵀ, of size
+    embed_dim²; a single query needs only its own scores.
+    """
+    return jnp.einsum("hab,nb,nc,hcd,qd->qa", W_PV, context, context, W_KQ, queries, optimize="optimal")
+
+
+class LinearSelfAttention(FactoredSelfAttention):
+    """Linear self-attention: f(s) = s, no softmax and no scale.
+
+        eⱼ ← eⱼ + Σ_heads W_P W_V (Σᵢ eᵢ eᵢᵀ) W_Kᵀ W_Q eⱼ
+
+    von Oswald et al. 2023, section 2; fast weights in Schlag et al. 2021.
+    """
+
+    def pattern(self, scores: Scores) -> Scores:
+        return scores
+
+    def __call__(self, queries: Queries, context: Context) -> Queries:
+        return linear_update(self.W_PV, self.W_KQ, queries, context)
+
+
+class MergedLinearSelfAttention(SelfAttention):
+    """Linear self-attention whose parameters are the products W_KQ and W_PV themselves.
+
+    The form the theory works with: Ahn et al. 2023; Zhang et al. 2024.
+    """
+
+    W_KQ: Product
+    W_PV: Product
+
+    def __init__(self, *, embed_dim: int, num_heads: int = 1, init_scale: float, key: PRNGKeyArray):
+        """Draw both products from a truncated normal of variance `init_scale` / `embed_dim`."""
+        draw = jax.nn.initializers.variance_scaling(
+            init_scale, "fan_in", "truncated_normal", in_axis=2, out_axis=1, batch_axis=0
+        )
+        key_KQ, key_PV = jr.split(key)
+        self.W_KQ = draw(key_KQ, (num_heads, embed_dim, embed_dim))
+        self.W_PV = draw(key_PV, (num_heads, embed_dim, embed_dim))
+
+    def pattern(self, scores: Scores) -> Scores:
+        return scores
+
+    def __call__(self, queries: Queries, context: Context) -> Queries:
+        return linear_update(self.W_PV, self.W_KQ, queries, context)

@@ -1,0 +1,86 @@
+"""The errors users meet: each says what was expected, what came, and what to do."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class ZooError(Exception):
+    """Anything a user can put right. The command line prints it on one line."""
+
+
+class UnknownNameError(ZooError, LookupError):
+    """A name that is not in its list."""
+
+
+class ShapeError(ZooError, ValueError):
+    """An array of another shape than the model reads."""
+
+
+class ContractError(ZooError, TypeError):
+    """A model that cannot join the zoo; the message names the clause of the contract it breaks."""
+
+
+class ConfigError(ZooError, ValueError):
+    """A setting that is misspelt, of the wrong type, or out of range."""
+
+
+class CheckpointError(ZooError, ValueError):
+    """A checkpoint that cannot be read."""
+
+
+class NotACheckpointError(CheckpointError):
+    """A folder without a card, or a folder where a file should be."""
+
+
+class MissingFileError(CheckpointError):
+    """A file the card lists is not there."""
+
+
+class MissingStepError(CheckpointError):
+    """A point of training that was not kept."""
+
+
+class EmptyFileError(CheckpointError):
+    """A file of no bytes."""
+
+
+class GitLFSPointerError(CheckpointError):
+    """A Git-LFS pointer where the data should be."""
+
+
+class TruncatedFileError(CheckpointError):
+    """A file that ends too early."""
+
+
+class CorruptFileError(CheckpointError):
+    """A file whose content is not what its card recorded."""
+
+
+class CardError(CheckpointError):
+    """A card that is no valid card."""
+
+
+class MismatchError(CheckpointError):
+    """Tensors that do not fit the architecture on the card."""
+
+
+class PrecisionError(CheckpointError):
+    """64-bit tensors while JAX is set to 32 bits."""
+
+
+class RunError(ZooError):
+    """A training run that cannot start, go on, or finish."""
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The part of a message that helps with a misspelt name."""
+    known = sorted(known)
+    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    if near:
+        return f"did you mean {' or '.join(repr(n) for n in near)}?"
+    return f"known: {', '.join(known) or 'none'}"
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+    """`UnknownNameError` for `name` among `known`, with the closest matches."""
+    return UnknownNameError(f"unknown {kind} {name!r}; {closest(name, known)}")

@@ -1,0 +1,78 @@
+"""M3: several layers of linear self-attention, each with weights of its own."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import PRNGKeyArray
+
+from ..attention import LinearSelfAttention
+from ..registry import register
+from ..token_model import ConcatenatingModel, QueryInit, Tokens, initial_query
+
+
+@register("deep_lsa")
+class DeepLSA(ConcatenatingModel):
+    """`num_layers` linear self-attention layers; trained, they take steps of GD++.
+
+        eⱼ ← clip(eⱼ + Σ_heads W_PV⁽ᵏ⁾ (Σᵢ eᵢ eᵢᵀ) W_KQ⁽ᵏ⁾ eⱼ, ±clip),  k = 1 … num_layers
+
+    `clip=None` leaves the tokens as they are; the paper clips to ±10 where there are more than two layers.
+    von Oswald et al. 2023, Figure 3 and appendix A.12.
+    """
+
+    layers: tuple[LinearSelfAttention, ...]
+    W_0: QueryInit
+    input_dim: int = eqx.field(static=True)
+    output_dim: int = eqx.field(static=True)
+    clip: float | None = eqx.field(static=True)
+    query_in_context: bool = eqx.field(static=True)
+    init_scale: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        *,
+        input_dim: int = 10,
+        output_dim: int = 1,
+        num_layers: int = 2,
+        clip: float | None = None,
+        num_heads: int = 1,
+        head_dim: int | None = None,
+        query_init: str = "zero",
+        query_in_context: bool = False,
+        init_scale: float = 0.002,
+        key: PRNGKeyArray,
+    ):
+        """Weights are drawn with variance `init_scale` / `num_layers` / fan-in."""
+        self.layers = tuple(
+            LinearSelfAttention(
+                embed_dim=input_dim + output_dim,
+                num_heads=num_heads,
+                head_dim=head_dim,
+                init_scale=init_scale / num_layers,
+                key=layer_key,
+            )
+            for layer_key in jr.split(key, num_layers)
+        )
+        self.W_0 = initial_query(query_init, output_dim, input_dim)
+        self.input_dim, self.output_dim, self.clip = input_dim, output_dim, clip
+        self.query_in_context, self.init_scale = query_in_context, init_scale
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.layers)
+
+    @property
+    def num_heads(self) -> int:
+        return self.layers[0].num_heads
+
+    @property
+    def head_dim(self) -> int:
+        return self.layers[0].head_dim
+
+    @property
+    def stack(self) -> tuple[LinearSelfAttention, ...]:
+        return self.layers
+
+    def advance(self, tokens: Tokens, update: Tokens) -> Tokens:
+        tokens = tokens + update
+        return tokens if self.clip is None else jnp.clip(tokens, -self.clip, self.clip)

@@ -1,0 +1,69 @@
+"""M2: one layer of linear self-attention, applied again and again."""
+
+import equinox as eqx
+from jaxtyping import PRNGKeyArray
+
+from ..attention import LinearSelfAttention
+from ..registry import register
+from ..token_model import ConcatenatingModel, QueryInit, Tokens, initial_query
+
+
+@register("recurrent_lsa")
+class RecurrentLSA(ConcatenatingModel):
+    """One linear self-attention layer applied `num_loops` times, each update damped by λ = `damping`.
+
+        eⱼ ← eⱼ + λ · Σ_heads W_PV (Σᵢ eᵢ eᵢᵀ) W_KQ eⱼ,  repeated
+
+    One set of weights serves every loop. von Oswald et al. 2023, Figure 3 and appendix A.6 (λ).
+    """
+
+    attention: LinearSelfAttention
+    W_0: QueryInit
+    input_dim: int = eqx.field(static=True)
+    output_dim: int = eqx.field(static=True)
+    num_loops: int = eqx.field(static=True)
+    damping: float = eqx.field(static=True)
+    query_in_context: bool = eqx.field(static=True)
+    init_scale: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        *,
+        input_dim: int = 10,
+        output_dim: int = 1,
+        num_loops: int = 2,
+        damping: float = 1.0,
+        num_heads: int = 1,
+        head_dim: int | None = None,
+        query_init: str = "zero",
+        query_in_context: bool = False,
+        init_scale: float = 0.002,
+        key: PRNGKeyArray,
+    ):
+        """Weights are drawn with variance `init_scale` / `num_loops` / fan-in."""
+        self.attention = LinearSelfAttention(
+            embed_dim=input_dim + output_dim,
+            num_heads=num_heads,
+            head_dim=head_dim,
+            init_scale=init_scale / num_loops,
+            key=key,
+        )
+        self.W_0 = initial_query(query_init, output_dim, input_dim)
+        self.input_dim, self.output_dim = input_dim, output_dim
+        self.num_loops, self.damping = num_loops, damping
+        self.query_in_context, self.init_scale = query_in_context, init_scale
+
+    @property
+    def num_heads(self) -> int:
+        return self.attention.num_heads
+
+    @property
+    def head_dim(self) -> int:
+        return self.attention.head_dim
+
+    @property
+    def stack(self) -> tuple[LinearSelfAttention, ...]:
+        return (self.attention,) * self.num_loops
+
+    def advance(self, tokens: Tokens, update: Tokens) -> Tokens:
+        return tokens + self.damping * update

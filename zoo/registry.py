@@ -1,0 +1,122 @@
+"""The models of the zoo, by name.
+
+A model joins the zoo with one decorator. It keeps the contract: every argument of `__init__` is keyword-only, all but `key`
+have a default, and each can be read back from the model under its own name. That is what lets a checkpoint rebuild it.
+"""
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from importlib.metadata import entry_points
+from inspect import Parameter, signature
+from typing import Any, TypeVar
+
+import equinox as eqx
+from jaxtyping import PRNGKeyArray
+
+from .errors import ConfigError, ContractError, closest, unknown_name
+
+Model = TypeVar("Model", bound=type)
+
+ENTRY_POINT_GROUP = "iclzoo.models"
+_models: dict[str, type] = {}
+_pending_plugins = True
+
+
+def register(name: str) -> Callable[[Model], Model]:
+    """Class decorator: add a model to the zoo under `name`.
+
+    **Raises** `ContractError` if the class breaks the contract or the name is taken.
+    """
+
+    def add(cls: Model) -> Model:
+        check_contract(name, cls)
+        taken = _models.get(name)
+        if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise ContractError(
+                f"the name {name!r} already belongs to {taken.__module__}.{taken.__qualname__}; choose another"
+            )
+        _models[name] = cls
+        return cls
+
+    return add
+
+
+def check_contract(name: str, cls: type) -> None:
+    """`ContractError`, naming the clause, unless `cls` can be rebuilt from its name and hyperparameters."""
+
+    def require(condition: bool, clause: str) -> None:
+        if not condition:
+            raise ContractError(f"model {name!r} ({cls.__qualname__}) breaks the contract: {clause}")
+
+    require(issubclass(cls, eqx.Module), "it must be an equinox.Module")
+    require(callable(getattr(cls, "__call__", None)), "it must define __call__(prompt) -> prediction")  # noqa: B004
+    parameters = _init_parameters(cls)
+    require("key" in parameters, "__init__ must take a keyword-only `key`")
+    for parameter in parameters.values():
+        require(
+            parameter.kind is Parameter.KEYWORD_ONLY,
+            f"every argument of __init__ must be keyword-only (write `*` first), but `{parameter.name}` is not",
+        )
+        required = parameter.default is Parameter.empty
+        if parameter.name == "key":
+            require(required, "`key` must have no default")
+        else:
+            require(not required, f"every hyperparameter must have a default, but `{parameter.name}` has none")
+            known = parameter.name in cls.__annotations__ or hasattr(cls, parameter.name)
+            require(known, f"the hyperparameter `{parameter.name}` must be a field or property of the model")
+
+
+def list_models(pattern: str = "*") -> list[str]:
+    """The names of all models, those of installed packages included; `pattern` may hold wildcards."""
+    _load_plugins()
+    return sorted(name for name in _models if fnmatchcase(name, pattern))
+
+
+def model_class(name: str) -> type:
+    """The class registered under `name`. **Raises** `UnknownNameError`."""
+    if name not in _models:
+        _load_plugins()
+    if name not in _models:
+        raise unknown_name("model", name, _models)
+    return _models[name]
+
+
+def model_name(model: Any) -> str:
+    """The name a model's class is registered under. **Raises** `ContractError` if it is not registered."""
+    for name, cls in _models.items():
+        if type(model) is cls:
+            return name
+    raise ContractError(f"{type(model).__qualname__} is not registered; decorate it with @iclzoo.register(name)")
+
+
+def create(name: str, *, key: PRNGKeyArray, **hyperparameters: Any) -> Any:
+    """A fresh, untrained model.
+
+    **Raises** `UnknownNameError` for an unknown model, `ConfigError` for a misspelt hyperparameter.
+    """
+    cls = model_class(name)
+    known = [parameter for parameter in _init_parameters(cls) if parameter != "key"]
+    for given in hyperparameters:
+        if given not in known:
+            raise ConfigError(f"model {name!r} has no hyperparameter {given!r}; {closest(given, known)}")
+    return cls(**hyperparameters, key=key)
+
+
+def hyperparameters(model: Any) -> dict[str, Any]:
+    """The arguments of `create` that rebuild the architecture of `model`."""
+    return {name: getattr(model, name) for name in _init_parameters(type(model)) if name != "key"}
+
+
+def _init_parameters(cls: type) -> dict[str, Parameter]:
+    parameters = dict(signature(cls.__init__).parameters)
+    parameters.pop("self", None)
+    return parameters
+
+
+def _load_plugins() -> None:
+    """Import the packages that add models through the entry-point group."""
+    global _pending_plugins
+    if _pending_plugins:
+        _pending_plugins = False
+        for plugin in entry_points(group=ENTRY_POINT_GROUP):
+            plugin.load()

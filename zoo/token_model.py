@@ -1,0 +1,143 @@
+"""Learners made of residual layers over tokens."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .errors import ShapeError
+from .frozen import Frozen
+from .prompt import Prompt
+
+Token = Float[Array, " embed_dim"]
+Tokens = Float[Array, "num_tokens embed_dim"]
+AttentionMap = Float[Array, "num_heads num_queries num_context"]
+Prediction = Float[Array, " output_dim"]
+QueryInit = Float[Array, "output_dim input_dim"] | Frozen | None
+
+
+class TokenLayer(Protocol):
+    """A layer: the update of each query token, given the context tokens it may attend to."""
+
+    def __call__(self, queries: Tokens, context: Tokens) -> Tokens: ...
+
+    def attend(self, queries: Tokens, context: Tokens) -> tuple[AttentionMap, AttentionMap]:
+        """The attention scores of the layer and the pattern made of them."""
+        ...
+
+
+class TokenModel(eqx.Module):
+    """Interface of a learner made of residual layers over tokens. The query token is last.
+
+        tokens ← embed(prompt);  tokens ← advance(tokens, layer(tokens, context)) for each layer;  readout(query token)
+
+    A model says how a prompt becomes tokens (`embed`), which layers are applied (`stack`) and how the query's token
+    becomes a prediction (`readout`). The last layer updates the query token alone, for no other token is read out.
+    """
+
+    input_dim: eqx.AbstractVar[int]
+    output_dim: eqx.AbstractVar[int]
+    query_in_context: eqx.AbstractVar[bool]
+
+    @property
+    @abstractmethod
+    def stack(self) -> Sequence[TokenLayer]:
+        """The layers in the order they are applied; a recurrent model names one layer several times."""
+
+    @abstractmethod
+    def embed(self, prompt: Prompt) -> Tokens:
+        """The tokens of a prompt, the query token last."""
+
+    @abstractmethod
+    def readout(self, token: Token) -> Prediction:
+        """The prediction held by the query token."""
+
+    @property
+    def token_labels(self) -> tuple[str, ...]:
+        """A name for each coordinate of a token, for the ticks of a heatmap; empty where coordinates have no meaning."""
+        return ()
+
+    def advance(self, tokens: Tokens, update: Tokens) -> Tokens:
+        """The tokens after a layer's update: eⱼ ← eⱼ + update."""
+        return tokens + update
+
+    def context(self, tokens: Tokens) -> Tokens:
+        """The tokens that keys and values are made of: all but the query, unless `query_in_context`."""
+        return tokens if self.query_in_context else tokens[:-1]
+
+    def __call__(self, prompt: Prompt) -> Prediction:
+        """The prediction for the query of one prompt; batches come from `jax.vmap`.
+
+        **Raises** `ShapeError` if the prompt has other dimensions than the model reads.
+        """
+        check_dimensions(self, prompt)
+        tokens = self.embed(prompt)
+        *body, last = self.stack
+        for layer in body:
+            tokens = self.advance(tokens, layer(tokens, self.context(tokens)))
+        query = tokens[-1:]
+        return self.readout(self.advance(query, last(query, self.context(tokens)))[0])
+
+
+class ConcatenatingModel(TokenModel):
+    """Interface of token models that put x and y into one token, as the paper's construction does.
+
+        eᵢ = (xᵢ, yᵢ) for the examples,  e_query = (x_query, −W₀ x_query),  prediction = −(y entries of e_query)
+
+    `W_0` is `None` for W₀ = 0 (`query_init="zero"`), `Frozen` where it is known (`"known"`), or a parameter (`"learned"`).
+    von Oswald et al. 2023, Proposition 1.
+    """
+
+    W_0: eqx.AbstractVar[QueryInit]
+
+    @property
+    def query_init(self) -> str:
+        """Where W₀ comes from: "zero", "known" or "learned"."""
+        return "zero" if self.W_0 is None else "known" if isinstance(self.W_0, Frozen) else "learned"
+
+    @property
+    def token_labels(self) -> tuple[str, ...]:
+        return concatenated_labels(self.input_dim, self.output_dim)
+
+    def embed(self, prompt: Prompt) -> Tokens:
+        W_0 = self.W_0.value if isinstance(self.W_0, Frozen) else self.W_0
+        y_query = jnp.zeros(self.output_dim, prompt.ys.dtype) if W_0 is None else -W_0 @ prompt.query
+        context = jnp.concatenate([prompt.xs, prompt.ys], axis=1)
+        query = jnp.concatenate([prompt.query, y_query])
+        return jnp.concatenate([context, query[None]])
+
+    def readout(self, token: Token) -> Prediction:
+        return -token[-self.output_dim :]
+
+
+def initial_query(query_init: str, output_dim: int, input_dim: int) -> QueryInit:
+    """The field `W_0` of a `ConcatenatingModel`, at zero, for a `query_init`."""
+    match query_init:
+        case "zero":
+            return None
+        case "known":
+            return Frozen(jnp.zeros((output_dim, input_dim)))
+        case "learned":
+            return jnp.zeros((output_dim, input_dim))
+        case _:
+            raise ValueError(f'query_init must be "zero", "known" or "learned", got {query_init!r}')
+
+
+def concatenated_labels(input_dim: int, output_dim: int) -> tuple[str, ...]:
+    """x1 … xd, y: the coordinates of a concatenated token."""
+    ys = ("y",) if output_dim == 1 else tuple(f"y{i + 1}" for i in range(output_dim))
+    return tuple(f"x{i + 1}" for i in range(input_dim)) + ys
+
+
+def check_dimensions(learner: Any, prompt: Prompt) -> None:
+    """`ShapeError` unless the prompt has the dimensions the learner reads."""
+    for name, given in (("input_dim", prompt.input_dim), ("output_dim", prompt.output_dim)):
+        expected = getattr(learner, name)
+        if given != expected:
+            array = "xs" if name == "input_dim" else "ys"
+            raise ShapeError(
+                f"{type(learner).__name__} reads prompts of {name} {expected}, but prompt.{array} has {given} entries a row"
+            )
