@@ -24,6 +24,10 @@ class ConfigError(ZooError, ValueError):
     """A setting that is misspelt, of the wrong type, or out of range."""
 
 
+class ExistsError(ZooError, FileExistsError):
+    """A path that would be overwritten."""
+
+
 class CheckpointError(ZooError, ValueError):
     """A checkpoint that cannot be read."""
 

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..frozen import Frozen
 from ..prompt import Prompt
 
 StepSize = Float[Array, ""] | Float[Array, " num_steps"]
@@ -18,16 +19,16 @@ class GradientDescent(eqx.Module):
     """
 
     step_size: StepSize
-    W_0: Float[Array, "output_dim input_dim"] | None
+    W_0: Frozen | None
     num_steps: int = eqx.field(static=True)
 
     def __init__(self, step_size, *, num_steps: int = 1, W_0: Float[Array, "output_dim input_dim"] | None = None):
         self.step_size = per_step("step_size", step_size, num_steps)
-        self.num_steps, self.W_0 = num_steps, W_0
+        self.num_steps, self.W_0 = num_steps, None if W_0 is None else Frozen(W_0)
 
     def weights(self, prompt: Prompt) -> Float[Array, "output_dim input_dim"]:
         """W after the last step."""
-        W = jnp.zeros((prompt.output_dim, prompt.input_dim), prompt.xs.dtype) if self.W_0 is None else self.W_0
+        W = jnp.zeros((prompt.output_dim, prompt.input_dim), prompt.xs.dtype) if self.W_0 is None else self.W_0.value
         for eta in jnp.broadcast_to(self.step_size, (self.num_steps,)):
             residuals = prompt.xs @ W.T - prompt.ys
             W = W - eta / prompt.num_examples * residuals.T @ prompt.xs

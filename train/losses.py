@@ -1,0 +1,53 @@
+"""The loss, and how any learner is measured on many tasks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
+
+from ..zoo.prompt import Learner, Prompt
+from .tasks import Target, Task
+
+CHUNK = 4096
+
+
+def half_mse(learner: Learner, prompts: Prompt, targets: Float[Array, "num_tasks output_dim"]) -> Float[Array, ""]:
+    """½ · mean over tasks of ‖ŷ − y‖², the loss of the papers, for a batch of prompts and targets."""
+    return jax.vmap(squared_error, in_axes=(None, 0, 0))(learner, prompts, targets).mean() / 2
+
+
+def squared_error(learner: Learner, prompt: Prompt, target: Target) -> Float[Array, ""]:
+    """‖ŷ − y‖² for one prompt."""
+    return ((learner(prompt) - target) ** 2).sum()
+
+
+def over_tasks(
+    measure: Callable[[Any, Prompt, Target], PyTree[Array]],
+    learners: PyTree,
+    task: Task,
+    *,
+    num_tasks: int,
+    key: PRNGKeyArray,
+    chunk: int = CHUNK,
+) -> PyTree[np.ndarray]:
+    """`measure(learners, prompt, target)` on each of `num_tasks` tasks, in bounded memory, as float64 NumPy arrays.
+
+    The tasks depend on `key` alone: learners measured with the same key meet the same tasks, a longer run begins with the tasks
+    of a shorter one, and the size of the chunks changes nothing.
+    """
+    num_chunks = -(-num_tasks // chunk)
+    values = _over_tasks(measure, learners, task, jr.split(key, num_chunks * chunk).reshape(num_chunks, chunk))
+    return jax.tree.map(lambda v: np.asarray(v, np.float64).reshape(-1, *v.shape[2:])[:num_tasks], values)
+
+
+@eqx.filter_jit
+def _over_tasks(measure, learners, task, keys):
+    def one(key):
+        prompt, target = task.sample(key)
+        return measure(learners, prompt, target)
+
+    return jax.lax.map(jax.vmap(one), keys)

@@ -1,0 +1,40 @@
+"""A recipe: everything that decides the outcome of a training."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..zoo.config import setting
+from ..zoo.errors import ConfigError
+from .optimiser import Adam
+from .schedule import Ends, Every, Schedule
+from .tasks import LinearRegression, Task
+
+
+@setting("recipe")
+@dataclass(frozen=True)
+class Recipe:
+    """Train the registered `model` on fresh tasks, `batch_size` in each of `num_steps` steps, on the half-MSE of the query.
+
+    `baselines` names the algorithms the learner is compared with, in the log and on the card (see `train/baselines.py`).
+    `log` and `keep` say at which steps a row is logged and the weights are kept.
+    """
+
+    name: str
+    model: str
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    task: Task = LinearRegression()
+    optimiser: Adam = Adam()
+    batch_size: int = 2048
+    num_steps: int = 5000
+    seed: int = 0
+    log: Schedule = Every(250)
+    keep: Schedule = Ends()
+    baselines: tuple[str, ...] = ("gd-1",)
+    description: str = ""
+    reference: str = ""
+
+    def __post_init__(self):
+        for name in ("batch_size", "num_steps"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")

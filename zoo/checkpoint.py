@@ -1,0 +1,198 @@
+"""Checkpoints: a folder with a card, the weights, and the points of training that were kept.
+
+    <name>/config.json              the card
+    <name>/model.safetensors        the weights
+    <name>/steps/<step>.safetensors the weights at a step of training, where the path was kept
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax.random as jr
+from safetensors import SafetensorError
+
+from .card import CARD_FILE, Card, library_versions
+from .errors import (
+    CardError,
+    CheckpointError,
+    ConfigError,
+    CorruptFileError,
+    EmptyFileError,
+    GitLFSPointerError,
+    MismatchError,
+    MissingFileError,
+    MissingStepError,
+    NotACheckpointError,
+    TruncatedFileError,
+    UnknownNameError,
+    closest,
+)
+from .files import recover_folder, replace_folder
+from .registry import create, hyperparameters, model_name
+from .tensors import described, fill, from_bytes, named_arrays, to_bytes
+
+MODEL_FILE = "model.safetensors"
+_LFS_MAGIC = b"version https://git-lfs"
+
+
+def list_checkpoints(pattern: str = "*") -> list[str]:
+    """The names of the shipped checkpoints; `pattern` may hold wildcards."""
+    shipped = _shipped_folder()
+    names = (entry.name for entry in shipped.iterdir() if (entry / CARD_FILE).is_file()) if shipped.is_dir() else ()
+    return sorted(name for name in names if fnmatchcase(name, pattern))
+
+
+def checkpoint_folder(name: str | Path) -> Path:
+    """The folder of a shipped checkpoint, by name, or of any other, by path.
+
+    **Raises** `UnknownNameError` where there is neither, `NotACheckpointError` for a folder that is no checkpoint.
+    """
+    shipped = list_checkpoints()
+    if isinstance(name, str) and name in shipped:
+        return _shipped_folder() / name
+    path = Path(name)
+    recover_folder(path)
+    if not path.exists():
+        raise UnknownNameError(f"no checkpoint or folder is called {str(name)!r}; {closest(str(name), shipped)}")
+    if not path.is_dir():
+        raise NotACheckpointError(f"{path} is a file; a checkpoint is a folder with {CARD_FILE} and {MODEL_FILE}")
+    if not (path / CARD_FILE).exists():
+        raise NotACheckpointError(f"{path} is a directory without {CARD_FILE}, so it is no (finished) checkpoint")
+    return path
+
+
+def read_card(name: str | Path) -> Card:
+    """The card of a checkpoint, by name or path. **Raises** `CheckpointError`, or `UnknownNameError`."""
+    path = checkpoint_folder(name) / CARD_FILE
+    try:
+        return Card.from_json(_read(path).decode(), path)
+    except UnicodeDecodeError:
+        raise CardError(f"{path} is not text; restore it from its source") from None
+
+
+def load(name: str | Path, *, step: int | None = None) -> Any:
+    """The model of a checkpoint, by name or path; with `step`, as it was at that point of training.
+
+    Nothing but the folder is needed, and the network is never opened.
+
+    **Raises** `UnknownNameError`, or a `CheckpointError` of its own kind for each way a checkpoint can be damaged.
+    """
+    folder = checkpoint_folder(name)
+    card = read_card(folder)
+    if step is not None and step not in card.steps:
+        kept = ", ".join(map(str, card.steps)) or "none"
+        raise MissingStepError(f"{folder} keeps no step {step}; the steps it keeps: {kept}")
+    file = MODEL_FILE if step is None else step_file(step)
+    arrays = read_tensors(folder, file, card)
+    if described(arrays) != dict(card.tensors):
+        raise MismatchError(f"{folder / file} does not hold the tensors its card lists: {_differences(card, arrays)}")
+    return fill(skeleton(card, folder / CARD_FILE), arrays, f"{folder / file}")
+
+
+def skeleton(card: Card, source: Path) -> Any:
+    """The architecture on a card, with shapes where the arrays will be. **Raises** `CardError`."""
+    try:
+        return eqx.filter_eval_shape(lambda: create(card.model, key=jr.key(0), **card.hyperparameters))
+    except (ConfigError, UnknownNameError) as error:
+        raise CardError(f"{source}: {error}") from None
+    except (TypeError, ValueError, ArithmeticError, MemoryError) as error:
+        raise CardError(f"{source}: its hyperparameters build no {card.model!r} ({error})".replace("\n", " ")) from None
+
+
+def save(
+    path: str | Path,
+    model: Any,
+    card: Card | None = None,
+    *,
+    steps: Mapping[int, Any] | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Write a model to the folder `path` as a checkpoint; `steps` maps points of training to the model as it was then.
+
+    The folder appears whole or not at all. **Raises** `ExistsError` if it exists, unless `overwrite`;
+    `ContractError` if the model's class is not registered.
+    """
+    path = Path(path)
+    contents = checkpoint_files(model, card or Card(), steps or {})
+    replace_folder(path, contents, overwrite=overwrite, mark=CARD_FILE)
+    return path
+
+
+def checkpoint_files(model: Any, card: Card, steps: Mapping[int, Any]) -> dict[str, bytes]:
+    """Every file of a checkpoint and its bytes, the card last."""
+    arrays = named_arrays(model)
+    contents = {step_file(step): to_bytes(named_arrays(steps[step])) for step in sorted(steps)}
+    contents[MODEL_FILE] = to_bytes(arrays)
+    card = replace(
+        card,
+        model=model_name(model),
+        hyperparameters=hyperparameters(model),
+        tensors=described(arrays),
+        steps=tuple(sorted(steps)),
+        files={name: fingerprint(data) for name, data in contents.items()},
+        versions=card.versions or library_versions(),
+    )
+    contents[CARD_FILE] = card.to_json().encode()
+    return contents
+
+
+def step_file(step: int) -> str:
+    """Where the weights at a point of training are kept."""
+    return f"steps/{step}.safetensors"
+
+
+def fingerprint(data: bytes) -> dict[str, Any]:
+    """What a card records of a file: its length and its hash."""
+    return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def read_tensors(folder: Path, file: str, card: Card) -> dict[str, Any]:
+    """The arrays in one file of a checkpoint, after checking it against the card."""
+    path = folder / file
+    data = _read(path)
+    recorded = card.files.get(file)
+    if not isinstance(recorded, Mapping):
+        raise CardError(f"{folder / CARD_FILE} records no length and hash of {file}; restore it from its source")
+    expected = recorded.get("bytes")
+    if isinstance(expected, int) and len(data) < expected:
+        raise TruncatedFileError(f"{path} ends after {len(data)} of {expected} bytes; copy it again from its source")
+    if fingerprint(data) != dict(recorded):
+        raise CorruptFileError(
+            f"{path} is not the file its card records (its SHA-256 hash differs); copy it again from its source"
+        )
+    try:
+        return from_bytes(data)
+    except (SafetensorError, ValueError, OverflowError, MemoryError) as error:
+        raise CorruptFileError(f"{path} is not a safetensors file ({error}); write it again with iclzoo.save") from None
+
+
+def _read(path: Path) -> bytes:
+    if path.is_dir():
+        raise NotACheckpointError(f"{path} is a directory; a checkpoint has a file there")
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise MissingFileError(f"{path} is missing; copy it from the checkpoint's source") from None
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
+    if not data:
+        raise EmptyFileError(f"{path} is empty; copy it again from its source")
+    if data.startswith(_LFS_MAGIC):
+        raise GitLFSPointerError(f"{path} is a Git-LFS pointer, not the data; run `git lfs pull` in its repository")
+    return data
+
+
+def _differences(card: Card, arrays: Mapping[str, Any]) -> str:
+    found = described(dict(arrays))
+    names = sorted(name for name in found.keys() | card.tensors.keys() if found.get(name) != card.tensors.get(name))
+    return "; ".join(f"{name} is {found.get(name, 'missing')}, expected {card.tensors.get(name, 'none')}" for name in names)
+
+
+def _shipped_folder() -> Path:
+    return Path(str(files("iclzoo").joinpath("checkpoints")))

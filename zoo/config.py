@@ -1,0 +1,67 @@
+"""Settings as plain data: how a task or a recipe is written on a card and read back.
+
+Every class of settings is a dataclass with a `kind`; nested settings are nested objects. A misspelt or missing entry is an
+error that names the closest right one.
+"""
+
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .errors import ConfigError, closest, unknown_name
+
+Settings = TypeVar("Settings", bound=type)
+
+_kinds: dict[str, type] = {}
+
+
+def setting(kind: str) -> Callable[[Settings], Settings]:
+    """Class decorator: let a dataclass be written on cards as `kind`."""
+
+    def add(cls: Settings) -> Settings:
+        if not is_dataclass(cls):
+            raise ConfigError(f"the setting {kind!r} must be a dataclass, got {cls.__qualname__}")
+        _kinds[kind] = cls
+        return cls
+
+    return add
+
+
+def to_config(value: Any) -> Any:
+    """`value` as JSON holds it: numbers, strings, lists, and an object for each setting."""
+    if is_dataclass(value) and not isinstance(value, type):
+        kind = next((kind for kind, cls in _kinds.items() if cls is type(value)), None)
+        if kind is None:
+            raise ConfigError(f"{type(value).__qualname__} is no setting; decorate it with @setting(kind)")
+        return {"kind": kind} | {entry.name: to_config(getattr(value, entry.name)) for entry in fields(value)}
+    if isinstance(value, dict):
+        return {str(name): to_config(entry) for name, entry in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_config(entry) for entry in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return np.asarray(value).tolist()
+
+
+def from_config(config: Any) -> Any:
+    """The setting written as `config`. **Raises** `ConfigError`, or `UnknownNameError` for an unknown kind."""
+    if isinstance(config, list | tuple):
+        return tuple(from_config(entry) for entry in config)
+    if not isinstance(config, dict):
+        return config
+    if "kind" not in config:
+        return {name: from_config(entry) for name, entry in config.items()}
+    kind = config["kind"]
+    if kind not in _kinds:
+        raise unknown_name("kind of setting", str(kind), _kinds)
+    known = {entry.name: entry for entry in fields(_kinds[kind])}
+    given = {name: from_config(entry) for name, entry in config.items() if name != "kind"}
+    for name in given:
+        if name not in known:
+            raise ConfigError(f"a {kind} has no setting {name!r}; {closest(name, known)}")
+    for name, entry in known.items():
+        if name not in given and entry.default is MISSING and entry.default_factory is MISSING:
+            raise ConfigError(f"a {kind} needs the setting {name!r}")
+    return _kinds[kind](**given)
