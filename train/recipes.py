@@ -1,5 +1,7 @@
 """The recipes that made the shipped checkpoints. One entry each; `iclzoo train NAME` re-derives it."""
 
+from fnmatch import fnmatchcase
+
 from ..zoo.errors import unknown_name
 from .optimiser import Adam
 from .recipe import Recipe
@@ -16,6 +18,7 @@ _RECIPES = (
         model="lsa",
         optimiser=PAPER_ADAM,
         num_steps=5000,
+        seed=1,
         log=Logarithmic(10),
         keep=Logarithmic(10),
     ),
@@ -24,7 +27,7 @@ _RECIPES = (
         description="The same layer trained in seconds: a larger learning rate with warm-up and decay, a larger start, half the batch.",
         reference="von Oswald et al. 2023, Figure 2",
         model="lsa",
-        hyperparameters={"init_scale": 0.02},
+        hyperparameters={"init_scale": 0.005},
         optimiser=Adam(learning_rate=0.02, schedule="cosine", warmup_steps=20),
         batch_size=1024,
         num_steps=600,
@@ -58,11 +61,16 @@ _RECIPES = (
     ),
 )
 
-RECIPES = {recipe.name: recipe for recipe in _RECIPES}
+_BY_NAME = {recipe.name: recipe for recipe in _RECIPES}
+
+
+def list_recipes(pattern: str = "*") -> list[str]:
+    """The names of all recipes; `pattern` may hold wildcards."""
+    return sorted(name for name in _BY_NAME if fnmatchcase(name, pattern))
 
 
 def recipe(name: str) -> Recipe:
     """The recipe of that name. **Raises** `UnknownNameError`, with the closest matches."""
-    if name not in RECIPES:
-        raise unknown_name("recipe", name, RECIPES)
-    return RECIPES[name]
+    if name not in _BY_NAME:
+        raise unknown_name("recipe", name, _BY_NAME)
+    return _BY_NAME[name]

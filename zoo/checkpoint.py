@@ -33,7 +33,7 @@ from .errors import (
     UnknownNameError,
     closest,
 )
-from .files import recover_folder, replace_folder
+from .files import recover_folder, replace_folder, write_atomically
 from .registry import create, hyperparameters, model_name
 from .tensors import described, fill, from_bytes, named_arrays, to_bytes
 
@@ -122,6 +122,11 @@ def save(
     contents = checkpoint_files(model, card or Card(), steps or {})
     replace_folder(path, contents, overwrite=overwrite, mark=CARD_FILE)
     return path
+
+
+def write_card(name: str | Path, card: Card) -> None:
+    """Replace the card of a checkpoint, as when its figures were measured."""
+    write_atomically(checkpoint_folder(name) / CARD_FILE, card.to_json().encode())
 
 
 def checkpoint_files(model: Any, card: Card, steps: Mapping[int, Any]) -> dict[str, bytes]:

@@ -6,8 +6,10 @@ have a default, and each can be read back from the model under its own name. Tha
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import Parameter, signature
+from pkgutil import iter_modules
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -19,7 +21,7 @@ Model = TypeVar("Model", bound=type)
 
 ENTRY_POINT_GROUP = "iclzoo.models"
 _models: dict[str, type] = {}
-_pending_plugins = True
+_discovered = False
 
 
 def register(name: str) -> Callable[[Model], Model]:
@@ -68,14 +70,13 @@ def check_contract(name: str, cls: type) -> None:
 
 def list_models(pattern: str = "*") -> list[str]:
     """The names of all models, those of installed packages included; `pattern` may hold wildcards."""
-    _load_plugins()
+    _discover()
     return sorted(name for name in _models if fnmatchcase(name, pattern))
 
 
 def model_class(name: str) -> type:
     """The class registered under `name`. **Raises** `UnknownNameError`."""
-    if name not in _models:
-        _load_plugins()
+    _discover()
     if name not in _models:
         raise unknown_name("model", name, _models)
     return _models[name]
@@ -83,6 +84,7 @@ def model_class(name: str) -> type:
 
 def model_name(model: Any) -> str:
     """The name a model's class is registered under. **Raises** `ContractError` if it is not registered."""
+    _discover()
     for name, cls in _models.items():
         if type(model) is cls:
             return name
@@ -113,10 +115,13 @@ def _init_parameters(cls: type) -> dict[str, Parameter]:
     return parameters
 
 
-def _load_plugins() -> None:
-    """Import the packages that add models through the entry-point group."""
-    global _pending_plugins
-    if _pending_plugins:
-        _pending_plugins = False
+def _discover() -> None:
+    """Import every module of `zoo/models`, and the packages that add models through the entry-point group."""
+    global _discovered
+    if not _discovered:
+        _discovered = True
+        package = import_module(f"{__package__}.models")
+        for module in iter_modules(package.__path__, f"{package.__name__}."):
+            import_module(module.name)
         for plugin in entry_points(group=ENTRY_POINT_GROUP):
             plugin.load()

@@ -1,0 +1,102 @@
+"""iclzoo: a zoo of small sequence models that learn in context, the trainer that made them, and the instruments to look inside.
+
+The names used every day are here. Everything else is imported from its module, as in `from iclzoo.inspect.weights import spectra`.
+Pictures are imported when they are first asked for, so that `import iclzoo` stays light.
+"""
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+_package = Path(__file__).resolve().parent
+if not (_package / "zoo").is_dir() and (_package.parents[1] / "zoo").is_dir():
+    __path__.append(str(_package.parents[1]))  # a checkout without symbolic links
+
+# ruff: noqa: E402 — the path comes first
+from .inspect.alignment import alignment, sensitivity
+from .inspect.weights import gauge_fixed, product_distance, products
+from .train.baselines import best_baseline
+from .train.inputs import Gaussian, Uniform
+from .train.losses import half_mse
+from .train.optimiser import Adam
+from .train.recipe import Recipe
+from .train.recipes import list_recipes, recipe
+from .train.run import fit
+from .train.step_size import fitted_step_size, optimal_step_size
+from .train.tasks import GaussianTeacher, LinearRegression, Task
+from .zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
+from .zoo.algorithms.least_squares import LeastSquares, Ridge, Zero
+from .zoo.attention import LinearSelfAttention, MergedLinearSelfAttention
+from .zoo.card import Card
+from .zoo.checkpoint import list_checkpoints, load, read_card, save
+from .zoo.constructions.gd import gradient_descent_lsa
+from .zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
+from .zoo.errors import CheckpointError, ZooError
+from .zoo.prompt import Learner, Prompt
+from .zoo.registry import create, list_models, register
+from .zoo.token_model import ConcatenatingModel, TokenModel
+from .zoo.trace import Trace, trace
+
+if TYPE_CHECKING:
+    from .inspect.heatmap import heatmap, product_heatmap
+
+_LAZY = {"heatmap": ".inspect.heatmap", "product_heatmap": ".inspect.heatmap"}
+
+__all__ = [
+    "Adam",
+    "Card",
+    "CheckpointError",
+    "ConcatenatingModel",
+    "Gaussian",
+    "GaussianTeacher",
+    "GradientDescent",
+    "GradientDescentPlusPlus",
+    "Learner",
+    "LeastSquares",
+    "LinearRegression",
+    "LinearSelfAttention",
+    "MergedLinearSelfAttention",
+    "Prompt",
+    "Recipe",
+    "Ridge",
+    "Task",
+    "TokenModel",
+    "Trace",
+    "Uniform",
+    "Zero",
+    "ZooError",
+    "alignment",
+    "best_baseline",
+    "create",
+    "fit",
+    "fitted_step_size",
+    "gauge_fixed",
+    "gd_plus_plus_lsa",
+    "gradient_descent_lsa",
+    "half_mse",
+    "heatmap",
+    "list_checkpoints",
+    "list_models",
+    "list_recipes",
+    "load",
+    "optimal_step_size",
+    "product_distance",
+    "product_heatmap",
+    "products",
+    "read_card",
+    "recipe",
+    "register",
+    "save",
+    "sensitivity",
+    "trace",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

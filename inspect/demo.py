@@ -1,0 +1,44 @@
+"""The demonstration of `make demo`: a trained attention layer takes a step of gradient descent."""
+
+import jax.random as jr
+from matplotlib.figure import Figure
+from rich.table import Table
+
+from ..train.losses import over_tasks, squared_error
+from ..train.recipes import recipe
+from ..train.run import fit
+from ..train.step_size import optimal_step_size
+from ..zoo.algorithms.gradient_descent import GradientDescent
+from ..zoo.checkpoint import load
+from ..zoo.constructions.gd import gradient_descent_lsa
+from .alignment import Mean, alignment
+from .figures import MEASURING_SEED
+from .heatmap import heatmap
+from .tables import demo_tables
+
+NUM_TASKS = 100_000
+
+
+def run_demo() -> tuple[tuple[Table, ...], Figure]:
+    """Train `lsa-fast`, put it and the shipped `lsa` beside one step of gradient descent, and draw their weights."""
+    fresh = recipe("lsa-fast")
+    task, key = fresh.task, jr.key(MEASURING_SEED)
+    optimum = optimal_step_size(task)
+    descent = GradientDescent(optimum.step_size)
+    learners = {"lsa (shipped)": load("lsa"), "lsa-fast (trained just now)": fit(fresh).model, "one step of GD, η*": descent}
+    errors = over_tasks(_errors, learners, task, num_tasks=NUM_TASKS, key=key)
+    losses = {name: Mean.of(values / 2) for name, values in errors.items()}
+    alignments = {
+        name: alignment(learner, descent, task, num_tasks=10_000, key=key)
+        for name, learner in learners.items()
+        if learner is not descent
+    }
+    construction = gradient_descent_lsa(
+        [optimum.step_size], num_examples=task.num_examples, input_dim=task.input_dim, output_dim=task.output_dim
+    )
+    figure = heatmap(learners["lsa-fast (trained just now)"], beside=construction, names=("trained", "constructed"))
+    return demo_tables(losses, optimum, alignments, NUM_TASKS), figure
+
+
+def _errors(learners, prompt, target):
+    return {name: squared_error(learner, prompt, target) for name, learner in learners.items()}

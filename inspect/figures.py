@@ -1,0 +1,132 @@
+"""The figures on a card: a learner's loss beside its baselines, on the same tasks, and how alike they are."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import jax.random as jr
+import numpy as np
+
+from ..train.baselines import best_baseline
+from ..train.losses import over_tasks, squared_error
+from ..train.recipe import Recipe
+from ..train.tasks import Task
+from ..zoo.card import Card
+from ..zoo.checkpoint import load, read_card, write_card
+from ..zoo.config import from_config
+from ..zoo.errors import ZooError
+from ..zoo.prompt import Learner
+from ..zoo.tensors import named_arrays
+from .alignment import Alignment, Mean, alignment
+from .weights import StepReading, products, read_step
+
+# Seeds of the tasks a card's figures are measured on: far from those of any training.
+MEASURING_SEED = 1_000_003
+ALIGNMENT_TASKS = 100_000
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A learner beside one baseline, on the same tasks."""
+
+    parameters: Mapping[str, Any]  # of the baseline, tuned
+    half_mse: Mean  # of the baseline
+    excess: Mean  # half-MSE of the learner minus that of the baseline, paired
+    alignment: Alignment
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a card says of a learner: half-MSE is ½ · mean over tasks of ‖ŷ − y‖²."""
+
+    num_tasks: int
+    seed: int
+    half_mse: Mean
+    baselines: Mapping[str, Comparison]
+    steps: tuple[StepReading, ...]  # what the weights spell out, where they spell a step of GD++
+
+    def to_json(self) -> dict[str, Any]:
+        return _plain(asdict(self))
+
+
+def measure(
+    learner: Learner, task: Task, baselines: tuple[str, ...], *, num_tasks: int = 1_000_000, seed: int = MEASURING_SEED
+) -> Figures:
+    """Measure a learner beside `baselines`, each at its best on `task`."""
+    key = jr.key(seed)
+    tuned = {name: best_baseline(name, task) for name in baselines}
+    errors = over_tasks(_errors, (learner, tuned), task, num_tasks=num_tasks, key=key)
+    own, others = errors
+    return Figures(
+        num_tasks=num_tasks,
+        seed=seed,
+        half_mse=Mean.of(own / 2),
+        baselines={
+            name: Comparison(
+                parameters={path: np.asarray(array).tolist() for path, array in named_arrays(baseline).items()},
+                half_mse=Mean.of(others[name] / 2),
+                excess=Mean.of((own - others[name]) / 2),
+                alignment=alignment(learner, baseline, task, num_tasks=min(num_tasks, ALIGNMENT_TASKS), key=key),
+            )
+            for name, baseline in tuned.items()
+        },
+        steps=_readings(learner),
+    )
+
+
+def measure_checkpoint(folder: str | Path, *, num_tasks: int = 1_000_000) -> Card:
+    """Measure a checkpoint on disk on its task, beside its recipe's baselines, and write the figures on its card.
+
+    **Raises** `ZooError` if its card names no recipe.
+    """
+    card = read_card(folder)
+    recipe = from_config(dict(card.training))
+    if not isinstance(recipe, Recipe):
+        raise ZooError(f"the card of {folder} names no recipe, so there is nothing to measure it against")
+    figures = measure(load(folder), recipe.task, recipe.baselines, num_tasks=num_tasks)
+    card = replace(card, figures=figures.to_json())
+    write_card(folder, card)
+    return card
+
+
+def standard_probe(recipe: Recipe, *, num_tasks: int = 2_000) -> Callable[[Learner], dict[str, float | None]]:
+    """What a training logs beside the loss: alignment with the recipe's baselines, and the steps the gauge-fixed weights spell."""
+    key = jr.key(MEASURING_SEED)
+    baselines = {name: best_baseline(name, recipe.task) for name in recipe.baselines}
+
+    def probe(learner: Learner) -> dict[str, float | None]:
+        row: dict[str, float | None] = {}
+        for name, baseline in baselines.items():
+            measured = alignment(learner, baseline, recipe.task, num_tasks=num_tasks, key=key)
+            for measure in ("prediction_distance", "sensitivity_distance", "sensitivity_cosine"):
+                row[f"{name} {measure}"] = getattr(measured, measure).value
+        for reading in _readings(learner):
+            where = f"{reading.layer} head {reading.head}"
+            row[f"{where} η/N"] = reading.step_size_over_num_examples
+            row[f"{where} γ"] = reading.gamma
+            row[f"{where} largest other"] = reading.largest_other
+        return row
+
+    return probe
+
+
+def _errors(learners: tuple[Learner, Mapping[str, Learner]], prompt, target):
+    learner, others = learners
+    return squared_error(learner, prompt, target), {name: squared_error(o, prompt, target) for name, o in others.items()}
+
+
+def _readings(learner: Learner) -> tuple[StepReading, ...]:
+    try:
+        return tuple(reading for layer in products(learner) for reading in read_step(layer))
+    except ZooError:
+        return ()
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists, as JSON reads them back; numbers that are not finite as `None`."""
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

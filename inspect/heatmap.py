@@ -1,0 +1,157 @@
+"""Heatmaps of the weight products W_KQ and W_PV."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import seaborn as sns
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from ..zoo.errors import ZooError
+from .weights import Products, fix_gauge, products
+
+# Negative red, zero white, positive blue: safe for colour-blind readers.
+COLOURS = LinearSegmentedColormap.from_list("iclzoo", ["#8f1021", "#dd6f59", "#ffffff", "#5a9bc9", "#0b3a6f"])
+LARGEST_ANNOTATED = 12
+
+_SIDES = {"W_KQ": ("key side", "query side"), "W_PV": ("output", "input")}
+_TITLES = {"W_KQ": r"$W_{KQ}$", "W_PV": r"$W_{PV}$"}
+
+
+def product_heatmap(
+    matrix: Float[np.ndarray, "embed_dim embed_dim"],
+    *,
+    product: Literal["W_KQ", "W_PV"],
+    labels: Sequence[str] = (),
+    limit: float | None = None,
+    title: str | None = None,
+    colour_bar: bool = True,
+    ax: Axes | None = None,
+) -> Axes:
+    """One product as a heatmap (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
+
+    Zero is white; colours reach from −`limit` to `limit`, by default the largest entry in size. Small matrices carry their values.
+    All-zero matrices and cells that are not finite are drawn, marked, and warned of.
+
+    **Raises** `ZooError` if `matrix` is not square or `labels` do not fit it.
+    """
+    matrix = np.asarray(matrix, np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise ZooError(f"a weight product is a square matrix, got shape {matrix.shape}")
+    if labels and len(labels) != len(matrix):
+        raise ZooError(f"{len(matrix)} labels are needed, one a row, got {len(labels)}")
+    ax = Figure(layout="constrained").subplots() if ax is None else ax
+    title = _TITLES[product] if title is None else title
+    title = _marked(title, matrix, product)
+    limit = symmetric_limit([matrix]) if limit is None else limit
+    small = len(matrix) <= LARGEST_ANNOTATED
+    sns.heatmap(
+        matrix,
+        mask=~np.isfinite(matrix),
+        vmin=-limit,
+        vmax=limit,
+        cmap=COLOURS,
+        annot=np.vectorize(_cell, otypes=[object])(matrix) if small else None,
+        fmt="",
+        annot_kws={"fontsize": 7},
+        square=True,
+        cbar=colour_bar,
+        cbar_kws={"shrink": 0.8},
+        xticklabels=list(labels) or "auto",
+        yticklabels=list(labels) or "auto",
+        linewidths=0.4 if small else 0.0,
+        linecolor="0.92",
+        ax=ax,
+    )
+    ax.set_facecolor("0.75")  # what is not finite shows through
+    for row, column in zip(*np.nonzero(~np.isfinite(matrix)), strict=True):
+        ax.text(column + 0.5, row + 0.5, str(matrix[row, column]), ha="center", va="center", fontsize=6)
+    left, below = _SIDES[product]
+    ax.set(ylabel=left, xlabel=below)
+    ax.set_title(title, fontsize="medium")
+    ax.tick_params(axis="x", rotation=90 if len(matrix) > LARGEST_ANNOTATED else 0)
+    ax.tick_params(axis="y", rotation=0)
+    return ax
+
+
+def heatmap(
+    model: Any, *, beside: Any = None, names: tuple[str, str] = ("model", "construction"), fixed_gauge: bool = True, head: int | None = None
+) -> Figure:
+    """W_KQ and W_PV of every layer and head, all on one symmetric scale (figure-level: makes and returns a Figure).
+
+    With `beside`, a second model with as many layers and heads, such as a construction, is drawn next to it. With `fixed_gauge`, the gauge of
+    linear heads is removed and the titles say by which β. `head` picks one head of every layer.
+
+    **Raises** `ZooError` if a model has no attention layer or the two do not correspond; `IndexError` if there is no such head.
+    """
+    models = {names[0]: model} if beside is None else {names[0]: model, names[1]: beside}
+    read = {name: [fix_gauge(p) if fixed_gauge else p for p in products(m)] for name, m in models.items()}
+    layouts = {name: [layer.num_heads for layer in layers] for name, layers in read.items()}
+    if beside is not None and layouts[names[0]] != layouts[names[1]]:
+        raise ZooError(f"the two models have different heads in their layers: {layouts[names[0]]} and {layouts[names[1]]}")
+    rows = [(name, i, h) for i, layer in enumerate(read[names[0]]) for h in _heads(layer, head) for name in read]
+    limit = symmetric_limit([m for layers in read.values() for layer in layers for m in (layer.W_KQ, layer.W_PV)])
+    size = 0.36 * min(max(len(layer.labels) for layer in read[names[0]]), 24) + 1.0
+    figure = Figure(figsize=(2 * size + 0.8, len(rows) * size), layout="constrained")
+    axes = figure.subplots(len(rows), 2, squeeze=False)
+    for axes_of_row, (name, i, h) in zip(axes, rows, strict=True):
+        layer = read[name][i]
+        for ax, product in zip(axes_of_row, ("W_KQ", "W_PV"), strict=True):
+            product_heatmap(
+                getattr(layer, product)[h],
+                product=product,
+                labels=layer.labels,
+                limit=limit,
+                title=_panel_title(name, product, layer, h, many=len(read[name]) > 1),
+                colour_bar=False,
+                ax=ax,
+            )
+    bar = figure.colorbar(axes[0, 0].collections[0], ax=axes, shrink=0.6, aspect=30)
+    bar.outline.set_visible(False)
+    bar.set_label("weight, gauge fixed" if fixed_gauge else "weight")
+    return figure
+
+
+def symmetric_limit(matrices: Sequence[np.ndarray]) -> float:
+    """The largest finite entry in size over all matrices; 1 where all are zero, so that a scale exists."""
+    sizes = [np.abs(matrix[np.isfinite(matrix)]).max(initial=0.0) for matrix in matrices]
+    return float(max(sizes, default=0.0)) or 1.0
+
+
+def _cell(value: float) -> str:
+    """A value with two decimals; "0" where they would say nothing."""
+    return "0" if abs(value) < 0.005 else f"{value:.2f}"
+
+
+def _heads(layer: Products, head: int | None) -> range:
+    if head is None:
+        return range(layer.num_heads)
+    if not 0 <= head < layer.num_heads:
+        raise IndexError(f"layer {layer.name!r} has heads 0 … {layer.num_heads - 1}, got head {head}")
+    return range(head, head + 1)
+
+
+def _panel_title(name: str, product: str, layer: Products, head: int, *, many: bool) -> str:
+    where = f", {layer.name}" if many else ""
+    where += f", head {head}" if layer.num_heads > 1 else ""
+    if layer.scale is None:
+        return f"{name}{where}: {_TITLES[product]}"
+    operation = "/" if product == "W_KQ" else "·"
+    return f"{name}{where}: {_TITLES[product]} {operation} β,  β = {layer.scale[head]:.3g}"
+
+
+def _marked(title: str, matrix: np.ndarray, product: str) -> str:
+    """The title, with a word on cells that are not finite and on matrices that are all zero, and a warning."""
+    broken = int((~np.isfinite(matrix)).sum())
+    if broken:
+        note = f"{broken} of {matrix.size} cells not finite"
+    elif not matrix.any():
+        note = "all zero"
+    else:
+        return title
+    warnings.warn(f"{product}: {note}", stacklevel=3)
+    return f"{title} ({note})"

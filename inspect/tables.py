@@ -1,0 +1,128 @@
+"""Cards and figures as tables."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from ..train.recipes import list_recipes, recipe
+from ..train.step_size import OneStep
+from ..zoo.card import Card
+from ..zoo.checkpoint import list_checkpoints, read_card
+from ..zoo.registry import list_models, model_class
+from .alignment import Alignment, Mean
+from .figures import ALIGNMENT_TASKS
+
+
+# The columns of the alignment measures, and where they are in an `Alignment`.
+ALIGNMENT = {
+    "prediction distance": "prediction_distance",
+    "sensitivity distance": "sensitivity_distance",
+    "sensitivity cosine": "sensitivity_cosine",
+}
+
+
+def names_table(pattern: str) -> Table:
+    """Every checkpoint, recipe and model whose name fits the pattern."""
+    table = _table("", "kind", "name", "what it is")
+    for name in list_checkpoints(pattern):
+        _row(table, "checkpoint", name, read_card(name).description)
+    for name in list_recipes(pattern):
+        _row(table, "recipe", name, recipe(name).description)
+    for name in list_models(pattern):
+        _row(table, "model", name, (model_class(name).__doc__ or "").strip().split("\n")[0])
+    return table
+
+
+def card_tables(name: str, card: Card) -> tuple[Table, ...]:
+    """A card: what it is, and its figures."""
+    table = _table(name, "", "")
+    table.show_header = False
+    _row(table, "description", card.description)
+    _row(table, "reference", card.reference)
+    _row(table, "model", _call(card.model, card.hyperparameters))
+    _row(table, "task", _setting(card.task))
+    training = {entry: value for entry, value in card.training.items() if entry not in ("task", "description", "reference")}
+    _row(table, "training", _setting(training))
+    _row(table, "steps kept", ", ".join(map(str, card.steps)) or "none")
+    _row(table, "tensors", "\n".join(f"{tensor}: {shape}" for tensor, shape in card.tensors.items()))
+    _row(table, "made with", _call("", card.versions))
+    return (table, *figures_tables(card)) if card.figures else (table,)
+
+
+def figures_tables(card: Card) -> tuple[Table, ...]:
+    """The learner beside its baselines, and the steps that its weights spell."""
+    figures, columns = card.figures, card.figures["baselines"]
+    table = _table(f"on {figures['num_tasks']:,} tasks (alignment on {ALIGNMENT_TASKS:,} at most)", "", "model", *columns)
+    _row(table, "half-MSE", _mean(figures["half_mse"]), *(_mean(c["half_mse"]) for c in columns.values()))
+    _row(table, "excess of the model", "", *(_mean(c["excess"]) for c in columns.values()))
+    _row(table, "  relative", "", *(_ratio(c["excess"]["value"], c["half_mse"]["value"]) for c in columns.values()))
+    for name, measure in ALIGNMENT.items():
+        _row(table, name, "", *(_mean(c["alignment"][measure]) for c in columns.values()))
+    _row(table, "tuned parameters", "", *("\n".join(f"{p} {_value(v)}" for p, v in c["parameters"].items()) for c in columns.values()))
+    if not figures["steps"]:
+        return (table,)
+    steps = _table("the step of GD++ that the gauge-fixed weights spell", "head", "η/N", "γ", "largest other entry", "at")
+    for reading in figures["steps"]:
+        numbers = (reading[name] for name in ("step_size_over_num_examples", "gamma", "largest_other"))
+        _row(steps, f"{reading['layer']}, {reading['head']}", *(f"{n:.4f}" for n in numbers), reading["largest_other_at"])
+    return table, steps
+
+
+def demo_tables(
+    losses: Mapping[str, Mean], optimum: OneStep, alignments: Mapping[str, Alignment], num_tasks: int
+) -> tuple[Table, ...]:
+    """The losses of some learners beside the closed form of one step of gradient descent, and how well they align with it."""
+    loss_table = _table(f"half-MSE on {num_tasks:,} tasks", "learner", "half-MSE")
+    for name, loss in losses.items():
+        _row(loss_table, name, _mean(asdict(loss)))
+    _row(loss_table, f"closed form, η* = {optimum.step_size:.4f}", f"{optimum.half_mse:.5f}")
+    num_aligned = next(iter(alignments.values())).num_tasks
+    alignment_table = _table(f"alignment with one step of GD on {num_aligned:,} tasks", "learner", *ALIGNMENT)
+    for name, measured in alignments.items():
+        _row(alignment_table, name, *(_mean(asdict(measured)[measure]) for measure in ALIGNMENT.values()))
+    return loss_table, alignment_table
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title or None, box=box.MARKDOWN, title_justify="left", title_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _row(table: Table, *cells: str) -> None:
+    """Add a row of plain text: nothing in it is markup."""
+    table.add_row(*map(Text, cells))
+
+
+def _ratio(part: float | None, whole: float | None) -> str:
+    return f"{part / whole:+.2%}" if part is not None and whole else "undefined"
+
+
+def _mean(mean: Mapping[str, float | None]) -> str:
+    """A mean with its standard error; "undefined" where there is none."""
+    value, error = mean["value"], mean["standard_error"]
+    if value is None:
+        return "undefined"
+    return f"{value:.5f}" if error is None else f"{value:.5f} ± {error:.5f}"
+
+
+def _setting(config: Mapping[str, Any]) -> str:
+    return _call(str(config.get("kind", "")), {name: value for name, value in config.items() if name != "kind"})
+
+
+def _call(name: str, arguments: Mapping[str, Any]) -> str:
+    """`name(argument=value, …)`, settings written alike."""
+    return f"{name}({', '.join(f'{argument}={_value(value)}' for argument, value in arguments.items())})"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return _setting(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)

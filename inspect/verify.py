@@ -1,0 +1,126 @@
+"""Whether a checkpoint is what its card says."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..train.loop import initial_model
+from ..train.recipe import Recipe
+from ..zoo.card import Card, library_versions
+from ..zoo.checkpoint import MODEL_FILE, checkpoint_folder, load, read_card, read_tensors, step_file
+from ..zoo.config import from_config
+from ..zoo.errors import ConfigError, UnknownNameError, ZooError
+from ..zoo.tensors import named_arrays
+from .figures import measure
+
+# What float32 leaves open between machines: a part of the figure itself, and a part of its standard error.
+RELATIVE, OF_STANDARD_ERROR = 1e-3, 0.1
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing a card claims. `passed` is `None` where it cannot be checked here, and the detail says why."""
+
+    what: str
+    passed: bool | None
+    detail: str
+
+
+def verify(name: str | Path, *, figures: bool = True) -> Iterator[Check]:
+    """Check a checkpoint against its card: files, tensors, kept steps, the start of training, and the figures.
+
+    Each check is yielded as it is made. **Raises** `CheckpointError` or `UnknownNameError` if there is no readable card.
+    """
+    folder = checkpoint_folder(name)
+    card = read_card(folder)
+    yield _attempt("files", lambda: _check_files(folder, card))
+    yield _attempt("tensors", lambda: f"{len(named_arrays(load(folder)))} tensors fit the architecture {card.model!r}")
+    if card.steps:
+        yield _attempt("steps", lambda: _check_steps(folder, card))
+    yield _check_start(folder, card)
+    if not card.figures:
+        yield Check("figures", None, "the card has none")
+    elif figures:
+        yield _attempt("figures", lambda: _check_figures(folder, card))
+
+
+class _FailedError(Exception):
+    """A check that failed; its message is the detail."""
+
+
+def _attempt(what: str, check: Callable[[], str]) -> Check:
+    try:
+        return Check(what, True, check())
+    except (_FailedError, ZooError) as error:
+        return Check(what, False, str(error))
+
+
+def _check_files(folder: Path, card: Card) -> str:
+    for file in card.files:
+        read_tensors(folder, file, card)
+    kept = {file for file in card.files if file != MODEL_FILE}
+    if kept != {step_file(step) for step in card.steps}:
+        raise _FailedError(f"the card lists the steps {list(card.steps)}, but its files are {sorted(kept)}")
+    return f"{len(card.files)} files have the length and the SHA-256 hash on the card"
+
+
+def _check_steps(folder: Path, card: Card) -> str:
+    last = card.training.get("num_steps")
+    if card.steps[0] != 0 or card.steps[-1] != last or list(card.steps) != sorted(set(card.steps)):
+        raise _FailedError(f"the steps must run from 0 to {last} in order, got {list(card.steps)}")
+    hashes = [card.files[step_file(step)]["sha256"] for step in card.steps]
+    for earlier, later, a, b in zip(card.steps, card.steps[1:], hashes, hashes[1:], strict=False):
+        if a == b:
+            raise _FailedError(f"steps {earlier} and {later} hold the same weights")
+    if hashes[-1] != card.files[MODEL_FILE]["sha256"]:
+        raise _FailedError(f"the last step, {last}, is not the model")
+    return f"{len(card.steps)} steps from 0 to {last}, each different from the one before, the last being the model"
+
+
+def _check_start(folder: Path, card: Card) -> Check:
+    try:
+        recipe = from_config(dict(card.training))
+    except (ConfigError, UnknownNameError) as error:
+        return Check("start", False, f"the recipe on the card cannot be read: {error}")
+    if not isinstance(recipe, Recipe) or 0 not in card.steps:
+        return Check("start", None, "the card has no recipe with a kept step 0 to compare with")
+    made_with, here = dict(card.versions), library_versions()
+    differing = [f"{name} {made_with.get(name)} → {here[name]}" for name in ("jax", "jaxlib") if made_with.get(name) != here[name]]
+    kept, fresh = named_arrays(load(folder, step=0)), named_arrays(initial_model(recipe))
+    if kept.keys() == fresh.keys() and all(np.array_equal(kept[name], fresh[name]) for name in kept):
+        return Check("start", True, f"step 0 is what seed {recipe.seed} gives, bit for bit")
+    if differing:
+        return Check("start", None, f"step 0 differs from what seed {recipe.seed} gives here; so do the libraries: {', '.join(differing)}")
+    return Check("start", False, f"step 0 is not what seed {recipe.seed} gives with the same library versions")
+
+
+def _check_figures(folder: Path, card: Card) -> str:
+    task, figures = from_config(dict(card.task)), card.figures
+    fresh = measure(
+        load(folder), task, tuple(figures["baselines"]), num_tasks=figures["num_tasks"], seed=figures["seed"]
+    ).to_json()
+    wrong = list(_differences(figures, fresh, "", 0.0))
+    if wrong:
+        raise _FailedError(f"{len(wrong)} figures are not reproduced: {'; '.join(wrong[:3])}")
+    return f"half-MSE {fresh['half_mse']['value']:.6f} on {fresh['num_tasks']} tasks, and all other figures, come out as on the card"
+
+
+def _differences(on_card: Any, here: Any, path: str, standard_error: float) -> Iterator[str]:
+    if isinstance(on_card, Mapping) and isinstance(here, Mapping):
+        if on_card.keys() != here.keys():
+            yield f"{path} has the entries {sorted(on_card)} on the card, {sorted(here)} here"
+            return
+        error = here.get("standard_error") or 0.0
+        for name in on_card:
+            yield from _differences(on_card[name], here[name], f"{path}.{name}".lstrip("."), error)
+    elif isinstance(on_card, list) and isinstance(here, list) and len(on_card) == len(here):
+        for index, (a, b) in enumerate(zip(on_card, here, strict=True)):
+            yield from _differences(a, b, f"{path}[{index}]", standard_error)
+    elif isinstance(on_card, float) and isinstance(here, float):
+        if abs(on_card - here) > RELATIVE * abs(here) + OF_STANDARD_ERROR * standard_error:
+            yield f"{path} is {on_card} on the card, {here} here"
+    elif on_card != here:
+        yield f"{path} is {on_card!r} on the card, {here!r} here"

@@ -1,0 +1,155 @@
+"""The command line: `iclzoo list | show | heatmap | train | verify | demo`."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .zoo.errors import ZooError
+
+app = typer.Typer(
+    name="iclzoo",
+    help="A zoo of small sequence models that learn in context.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Name = Annotated[str, typer.Argument(help="a shipped checkpoint, or the path of a folder")]
+Step = Annotated[int | None, typer.Option(help="a point of its training; the end unless given")]
+
+
+@app.callback()
+def options(debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False) -> None:
+    if debug:
+        os.environ["ICLZOO_DEBUG"] = "1"
+
+
+@app.command("list")
+def list_(pattern: Annotated[str, typer.Argument(help="wildcards work")] = "*") -> None:
+    """List checkpoints, recipes and models."""
+    from .inspect.tables import names_table
+    from .output import show
+
+    show(names_table(pattern))
+
+
+@app.command()
+def show(name: Name) -> None:
+    """Show the card of a checkpoint."""
+    from .inspect.tables import card_tables
+    from .output import show
+    from .zoo.checkpoint import read_card
+
+    show(*card_tables(name, read_card(name)))
+
+
+@app.command()
+def heatmap(
+    name: Name,
+    output: Annotated[Path, typer.Option("-o", "--output", help="PNG, SVG or PDF")] = Path("heatmap.png"),
+    step: Step = None,
+    beside: Annotated[str | None, typer.Option(help="a second checkpoint to draw below the first")] = None,
+    head: Annotated[int | None, typer.Option(min=0, help="draw this head only")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="leave the gauge as it is")] = False,
+) -> None:
+    """Draw W_KQ and W_PV of every attention layer."""
+    from .inspect import heatmap as pictures
+    from .output import save_figure
+    from .zoo.checkpoint import load
+
+    second = None if beside is None else load(beside)
+    label = name if step is None else f"{name} at step {step}"
+    figure = pictures.heatmap(
+        load(name, step=step), beside=second, names=(label, beside or ""), fixed_gauge=not raw, head=head
+    )
+    save_figure(figure, output)
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(help="a recipe of `iclzoo list`")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="the run's folder; runs/RECIPE unless given")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with a run that was cut short")] = False,
+    seed: Annotated[int | None, typer.Option(help="another seed than the recipe's")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="another number of steps than the recipe's")] = None,
+    tasks: Annotated[int, typer.Option(min=2, help="tasks to measure the figures of the card on")] = 1_000_000,
+) -> None:
+    """Train by a recipe; the folder is a checkpoint when it is done."""
+    from dataclasses import replace
+
+    from .inspect.figures import measure_checkpoint, standard_probe
+    from .inspect.tables import figures_tables
+    from .output import say, show, working
+    from .train import recipes
+    from .train.run import fit
+    from .zoo.config import to_config
+
+    chosen = recipes.recipe(recipe)
+    changes = {"seed": seed, "num_steps": steps}
+    chosen = replace(chosen, **{name: value for name, value in changes.items() if value is not None})
+    folder = output or Path("runs") / chosen.name
+    say(f"optimiser: {to_config(chosen.optimiser)}")
+    with working(f"tuning {', '.join(chosen.baselines)}"):
+        probe = standard_probe(chosen)
+    try:
+        fit(chosen, folder, probe=probe, resume=resume)
+    except KeyboardInterrupt:
+        say(f"stopped; the state is saved. Go on with: iclzoo train {recipe} -o {folder} --resume")
+        raise typer.Exit(130) from None
+    with working(f"measuring on {tasks:,} tasks"):
+        card = measure_checkpoint(folder, num_tasks=tasks)
+    show(*figures_tables(card))
+    say(f"wrote {folder}")
+
+
+@app.command()
+def verify(
+    names: Annotated[list[str] | None, typer.Argument(help="checkpoints, by name or path")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="every shipped checkpoint")] = False,
+    figures: Annotated[bool, typer.Option(help="measure the card's figures again")] = True,
+) -> None:
+    """Check that checkpoints are what their cards say: files, steps, start, figures."""
+    from .inspect import verify as checks
+    from .output import say, show_check
+    from .zoo.checkpoint import list_checkpoints
+
+    if not names and not all_:
+        raise typer.BadParameter("name a checkpoint, or pass --all")
+    failed = 0
+    for name in list_checkpoints() if all_ else names or ():
+        say(name)
+        for check in checks.verify(name, figures=figures):
+            show_check(check)
+            failed += check.passed is False
+    if failed:
+        raise ZooError(f"{failed} {'check' if failed == 1 else 'checks'} failed")
+
+
+@app.command()
+def demo(output: Annotated[Path, typer.Option("-o", "--output", help="where the picture goes")] = Path("demo.png")) -> None:
+    """Train a layer in seconds, beside the shipped one, and show that both take a step of gradient descent."""
+    from .inspect.demo import run_demo
+    from .output import save_figure, show
+
+    tables, figure = run_demo()
+    show(*tables)
+    save_figure(figure, output)
+
+
+def main() -> None:
+    """Run the command line: an error is one line on standard error and a non-zero exit."""
+    try:
+        app()
+    except (ZooError, OSError) as error:
+        if os.environ.get("ICLZOO_DEBUG"):
+            raise
+        print(f"iclzoo: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
