@@ -25,7 +25,11 @@ def run_demo() -> tuple[tuple[Table, ...], Figure]:
     task, key = fresh.task, jr.key(MEASURING_SEED)
     optimum = optimal_step_size(task)
     descent = GradientDescent(optimum.step_size)
-    learners = {"lsa (shipped)": load("lsa"), "lsa-fast (trained just now)": fit(fresh).model, "one step of GD, η*": descent}
+    learners = {
+        "lsa (shipped)": load("lsa"),
+        "lsa-fast (trained just now)": fit(fresh).model,
+        "one step of GD, η*": descent,
+    }
     errors = over_tasks(_errors, learners, task, num_tasks=NUM_TASKS, key=key)
     losses = {name: Mean.of(values / 2) for name, values in errors.items()}
     alignments = {

@@ -113,7 +113,9 @@ def standard_probe(recipe: Recipe, *, num_tasks: int = 2_000) -> Callable[[Learn
 
 def _errors(learners: tuple[Learner, Mapping[str, Learner]], prompt, target):
     learner, others = learners
-    return squared_error(learner, prompt, target), {name: squared_error(o, prompt, target) for name, o in others.items()}
+    return squared_error(learner, prompt, target), {
+        name: squared_error(o, prompt, target) for name, o in others.items()
+    }
 
 
 def _readings(learner: Learner) -> tuple[StepReading, ...]:

@@ -79,12 +79,17 @@ def product_heatmap(
 
 
 def heatmap(
-    model: Any, *, beside: Any = None, names: tuple[str, str] = ("model", "construction"), fixed_gauge: bool = True, head: int | None = None
+    model: Any,
+    *,
+    beside: Any = None,
+    names: tuple[str, str] = ("model", "construction"),
+    fixed_gauge: bool = True,
+    head: int | None = None,
 ) -> Figure:
     """W_KQ and W_PV of every layer and head, all on one symmetric scale (figure-level: makes and returns a Figure).
 
-    With `beside`, a second model with as many layers and heads, such as a construction, is drawn next to it. With `fixed_gauge`, the gauge of
-    linear heads is removed and the titles say by which β. `head` picks one head of every layer.
+    With `beside`, a second model with as many layers and heads, such as a construction, is drawn next to it. With `fixed_gauge`, the
+    gauge of linear heads is removed and the titles say by which β. `head` picks one head of every layer.
 
     **Raises** `ZooError` if a model has no attention layer or the two do not correspond; `IndexError` if there is no such head.
     """
@@ -92,7 +97,9 @@ def heatmap(
     read = {name: [fix_gauge(p) if fixed_gauge else p for p in products(m)] for name, m in models.items()}
     layouts = {name: [layer.num_heads for layer in layers] for name, layers in read.items()}
     if beside is not None and layouts[names[0]] != layouts[names[1]]:
-        raise ZooError(f"the two models have different heads in their layers: {layouts[names[0]]} and {layouts[names[1]]}")
+        raise ZooError(
+            f"the two models have different heads in their layers: {layouts[names[0]]} and {layouts[names[1]]}"
+        )
     rows = [(name, i, h) for i, layer in enumerate(read[names[0]]) for h in _heads(layer, head) for name in read]
     limit = symmetric_limit([m for layers in read.values() for layer in layers for m in (layer.W_KQ, layer.W_PV)])
     size = 0.36 * min(max(len(layer.labels) for layer in read[names[0]]), 24) + 1.0

@@ -16,7 +16,6 @@ from ..zoo.registry import list_models, model_class
 from .alignment import Alignment, Mean
 from .figures import ALIGNMENT_TASKS
 
-
 # The columns of the alignment measures, and where they are in an `Alignment`.
 ALIGNMENT = {
     "prediction distance": "prediction_distance",
@@ -45,7 +44,9 @@ def card_tables(name: str, card: Card) -> tuple[Table, ...]:
     _row(table, "reference", card.reference)
     _row(table, "model", _call(card.model, card.hyperparameters))
     _row(table, "task", _setting(card.task))
-    training = {entry: value for entry, value in card.training.items() if entry not in ("task", "description", "reference")}
+    training = {
+        entry: value for entry, value in card.training.items() if entry not in ("task", "description", "reference")
+    }
     _row(table, "training", _setting(training))
     _row(table, "steps kept", ", ".join(map(str, card.steps)) or "none")
     _row(table, "tensors", "\n".join(f"{tensor}: {shape}" for tensor, shape in card.tensors.items()))
@@ -56,19 +57,30 @@ def card_tables(name: str, card: Card) -> tuple[Table, ...]:
 def figures_tables(card: Card) -> tuple[Table, ...]:
     """The learner beside its baselines, and the steps that its weights spell."""
     figures, columns = card.figures, card.figures["baselines"]
-    table = _table(f"on {figures['num_tasks']:,} tasks (alignment on {ALIGNMENT_TASKS:,} at most)", "", "model", *columns)
+    table = _table(
+        f"on {figures['num_tasks']:,} tasks (alignment on {ALIGNMENT_TASKS:,} at most)", "", "model", *columns
+    )
     _row(table, "half-MSE", _mean(figures["half_mse"]), *(_mean(c["half_mse"]) for c in columns.values()))
     _row(table, "excess of the model", "", *(_mean(c["excess"]) for c in columns.values()))
     _row(table, "  relative", "", *(_ratio(c["excess"]["value"], c["half_mse"]["value"]) for c in columns.values()))
     for name, measure in ALIGNMENT.items():
         _row(table, name, "", *(_mean(c["alignment"][measure]) for c in columns.values()))
-    _row(table, "tuned parameters", "", *("\n".join(f"{p} {_value(v)}" for p, v in c["parameters"].items()) for c in columns.values()))
+    _row(
+        table,
+        "tuned parameters",
+        "",
+        *("\n".join(f"{p} {_value(v)}" for p, v in c["parameters"].items()) for c in columns.values()),
+    )
     if not figures["steps"]:
         return (table,)
-    steps = _table("the step of GD++ that the gauge-fixed weights spell", "head", "η/N", "γ", "largest other entry", "at")
+    steps = _table(
+        "the step of GD++ that the gauge-fixed weights spell", "head", "η/N", "γ", "largest other entry", "at"
+    )
     for reading in figures["steps"]:
         numbers = (reading[name] for name in ("step_size_over_num_examples", "gamma", "largest_other"))
-        _row(steps, f"{reading['layer']}, {reading['head']}", *(f"{n:.4f}" for n in numbers), reading["largest_other_at"])
+        _row(
+            steps, f"{reading['layer']}, {reading['head']}", *(f"{n:.4f}" for n in numbers), reading["largest_other_at"]
+        )
     return table, steps
 
 

@@ -88,12 +88,20 @@ def _check_start(folder: Path, card: Card) -> Check:
     if not isinstance(recipe, Recipe) or 0 not in card.steps:
         return Check("start", None, "the card has no recipe with a kept step 0 to compare with")
     made_with, here = dict(card.versions), library_versions()
-    differing = [f"{name} {made_with.get(name)} → {here[name]}" for name in ("jax", "jaxlib") if made_with.get(name) != here[name]]
+    differing = [
+        f"{name} {made_with.get(name)} → {here[name]}"
+        for name in ("jax", "jaxlib")
+        if made_with.get(name) != here[name]
+    ]
     kept, fresh = named_arrays(load(folder, step=0)), named_arrays(initial_model(recipe))
     if kept.keys() == fresh.keys() and all(np.array_equal(kept[name], fresh[name]) for name in kept):
         return Check("start", True, f"step 0 is what seed {recipe.seed} gives, bit for bit")
     if differing:
-        return Check("start", None, f"step 0 differs from what seed {recipe.seed} gives here; so do the libraries: {', '.join(differing)}")
+        return Check(
+            "start",
+            None,
+            f"step 0 differs from what seed {recipe.seed} gives here; so do the libraries: {', '.join(differing)}",
+        )
     return Check("start", False, f"step 0 is not what seed {recipe.seed} gives with the same library versions")
 
 

@@ -45,7 +45,9 @@ def attention_layers(model: Any) -> dict[str, SelfAttention]:
     """
     leaves, _ = jax.tree_util.tree_flatten_with_path(model, is_leaf=lambda node: isinstance(node, SelfAttention))
     layers = {
-        jax.tree_util.keystr(path, simple=True, separator="."): node for path, node in leaves if isinstance(node, SelfAttention)
+        jax.tree_util.keystr(path, simple=True, separator="."): node
+        for path, node in leaves
+        if isinstance(node, SelfAttention)
     }
     if not layers:
         raise ZooError(f"{type(model).__name__} has no attention layer, so it has no weight products")
@@ -110,7 +112,9 @@ def product_distance(layer: Products, other: Products) -> float:
     **Raises** `ZooError` for layers that are not linear or of different embed_dim, and where the other is zero.
     """
     if not (layer.is_linear and other.is_linear):
-        raise ZooError("product_distance compares linear attention; a softmax or ReLU head is no function of the products alone")
+        raise ZooError(
+            "product_distance compares linear attention; a softmax or ReLU head is no function of the products alone"
+        )
     if layer.W_KQ.shape[1:] != other.W_KQ.shape[1:]:
         raise ZooError(f"the layers differ in embed_dim: {layer.W_KQ.shape[-1]} and {other.W_KQ.shape[-1]}")
     here, there, between = _inner(layer, layer), _inner(other, other), _inner(layer, other)
@@ -139,7 +143,9 @@ def read_step(layer: Products) -> tuple[StepReading, ...]:
     **Raises** `ZooError` where tokens are not (x, y) or the layer is not linear.
     """
     if layer.input_dim is None or not layer.is_linear:
-        raise ZooError(f"layer {layer.name!r} is no linear attention over (x, y) tokens, so its weights spell no step of GD")
+        raise ZooError(
+            f"layer {layer.name!r} is no linear attention over (x, y) tokens, so its weights spell no step of GD"
+        )
     fixed, d = fix_gauge(layer), layer.input_dim
     readings = []
     for head in range(fixed.num_heads):

@@ -1,10 +1,10 @@
 """The classical algorithms by name, each at its best on a task.
 
-    zero            predict 0
-    least-squares   the shortest weights that fit the examples best
-    gd-K            K steps of gradient descent with one η
-    gd++-K          K steps of GD++ with one η and one γ
-    gd-K-free, gd++-K-free   the same with an η (and γ) for each step
+zero            predict 0
+least-squares   the shortest weights that fit the examples best
+gd-K            K steps of gradient descent with one η
+gd++-K          K steps of GD++ with one η and one γ
+gd-K-free, gd++-K-free   the same with an η (and γ) for each step
 """
 
 import re
@@ -44,7 +44,9 @@ def _tuned(name: str, task: "_Hashable", seed: int) -> Learner:
         return LeastSquares()
     match = _STEPWISE.fullmatch(name)
     if match is None:
-        raise UnknownNameError(f"unknown baseline {name!r}; known: zero, least-squares, gd-K, gd++-K, gd-K-free, gd++-K-free")
+        raise UnknownNameError(
+            f"unknown baseline {name!r}; known: zero, least-squares, gd-K, gd++-K, gd-K-free, gd++-K-free"
+        )
     algorithm, num_steps, free = match[1], int(match[2]), bool(match[3])
     if (algorithm, num_steps) == ("gd", 1) and has_optimal_step_size(task.task):
         return GradientDescent(optimal_step_size(task.task).step_size)

@@ -9,6 +9,7 @@ from abc import abstractmethod
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..zoo.config import setting
@@ -60,7 +61,7 @@ class Gaussian(Inputs):
     variance: Number | Float[Array, " input_dim"] | Matrix | tuple = 1.0
 
     def __check_init__(self):
-        shape = jnp.shape(self.variance)
+        shape = np.shape(self.variance)  # pyright: ignore[reportArgumentType]
         if len(shape) > 2 or (len(shape) == 2 and shape[0] != shape[1]):
             raise ConfigError(f"variance must be a number, a vector or a square matrix, got shape {shape}")
 

@@ -8,9 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 @contextmanager
-def training_bar(
-    name: str, num_steps: int, step: int, *, enabled: bool
-) -> Iterator[Callable[[int, float], None]]:
+def training_bar(name: str, num_steps: int, step: int, *, enabled: bool) -> Iterator[Callable[[int, float], None]]:
     """A bar with the loss and the time left, on standard error; yields `update(step, loss)`."""
     bar = Progress(
         TextColumn("[bold]{task.description}"),

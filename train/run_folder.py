@@ -1,10 +1,10 @@
 """The folder of a training run.
 
-    run.json            the recipe
-    log.jsonl           a line for each logged step
-    state.safetensors   the model, the optimiser and the step, as last saved
-    steps/              the weights at the steps the recipe keeps
-    config.json, model.safetensors   once the run is done: the folder is then a checkpoint
+run.json            the recipe
+log.jsonl           a line for each logged step
+state.safetensors   the model, the optimiser and the step, as last saved
+steps/              the weights at the steps the recipe keeps
+config.json, model.safetensors   once the run is done: the folder is then a checkpoint
 """
 
 import json
@@ -61,7 +61,9 @@ class RunFolder:
             return True
         strangers = [entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")]
         if strangers:
-            raise RunError(f"{self.path} is not empty ({', '.join(sorted(strangers)[:3])}) and holds no run; choose another folder")
+            raise RunError(
+                f"{self.path} is not empty ({', '.join(sorted(strangers)[:3])}) and holds no run; choose another folder"
+            )
         return False
 
     def begin(self, recipe: Recipe) -> State:
@@ -78,7 +80,9 @@ class RunFolder:
         asked = json.loads(json.dumps(to_config(recipe)))
         different = sorted(name for name in stored.keys() | asked.keys() if stored.get(name) != asked.get(name))
         if different:
-            raise RunError(f"{self.path} holds a run of another recipe: {', '.join(different)} differ; choose another folder")
+            raise RunError(
+                f"{self.path} holds a run of another recipe: {', '.join(different)} differ; choose another folder"
+            )
         path = self.path / STATE_FILE
         try:
             state = fill(start(recipe), from_bytes(path.read_bytes()), str(path))

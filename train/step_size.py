@@ -1,6 +1,6 @@
 """The best step size of one step of gradient descent, in closed form: from labelled tasks, and for a whole distribution."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -31,12 +31,12 @@ def fitted_step_size(prompts: Prompt, targets: Float[Array, "num_tasks output_di
     return prompts.num_examples * (targets * s).sum() / (s**2).sum()
 
 
-def has_optimal_step_size(task: Task) -> bool:
+def has_optimal_step_size(task: Task) -> TypeGuard[LinearRegression]:
     """Whether `optimal_step_size` knows the moments of this task: linear regression with a teacher of mean zero."""
     return isinstance(task, LinearRegression) and not np.any(np.asarray(task.teacher.mean))
 
 
-def optimal_step_size(task: LinearRegression) -> OneStep:
+def optimal_step_size(task: Task) -> OneStep:
     """The η that minimises the expected loss of one step from zero, and that loss, from the moments of the inputs.
 
         MSE(a) = n_y (α² tr Λ − 2a c₁ + a² c₂),   a = η/N

@@ -17,6 +17,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 Weights = Float[Array, "num_heads head_dim embed_dim"]
+Projection = Float[Array, "num_heads embed_dim head_dim"]
 Product = Float[Array, "num_heads embed_dim embed_dim"]
 Tokens = Float[Array, "num_tokens embed_dim"]
 Queries = Float[Array, "num_queries embed_dim"]
@@ -60,27 +61,10 @@ class SelfAttention(eqx.Module):
 class FactoredSelfAttention(SelfAttention):
     """Interface: attention that stores W_K, W_Q, W_V and W_P, as it is trained in the literature."""
 
-    W_K: Weights
-    W_Q: Weights
-    W_V: Weights
-    W_P: Float[Array, "num_heads embed_dim head_dim"]
-
-    def __init__(
-        self, *, embed_dim: int, num_heads: int = 1, head_dim: int | None = None, init_scale: float, key: PRNGKeyArray
-    ):
-        """Draw every weight from a truncated normal of variance `init_scale` / fan-in (Haiku's rule).
-
-        `head_dim` is `embed_dim` unless given.
-        """
-        head_dim = embed_dim if head_dim is None else head_dim
-        draw = jax.nn.initializers.variance_scaling
-        project = draw(init_scale, "fan_in", "truncated_normal", in_axis=2, out_axis=1, batch_axis=0)
-        gather = draw(init_scale, "fan_in", "truncated_normal", in_axis=(0, 2), out_axis=1)
-        key_K, key_Q, key_V, key_P = jr.split(key, 4)
-        self.W_K = project(key_K, (num_heads, head_dim, embed_dim))
-        self.W_Q = project(key_Q, (num_heads, head_dim, embed_dim))
-        self.W_V = project(key_V, (num_heads, head_dim, embed_dim))
-        self.W_P = gather(key_P, (num_heads, embed_dim, head_dim))
+    W_K: eqx.AbstractVar[Weights]
+    W_Q: eqx.AbstractVar[Weights]
+    W_V: eqx.AbstractVar[Weights]
+    W_P: eqx.AbstractVar[Projection]
 
     @property
     def head_dim(self) -> int:
@@ -95,6 +79,23 @@ class FactoredSelfAttention(SelfAttention):
     def W_PV(self) -> Product:  # pyright: ignore[reportIncompatibleVariableOverride]
         """W_P W_V of each head: output on the left, input on the right."""
         return jnp.einsum("hak,hkb->hab", self.W_P, self.W_V)
+
+
+def draw_factors(
+    *, embed_dim: int, num_heads: int, head_dim: int | None, init_scale: float, key: PRNGKeyArray
+) -> tuple[Weights, Weights, Weights, Projection]:
+    """W_K, W_Q, W_V and W_P from truncated normals of variance `init_scale` / fan-in (Haiku's rule).
+
+    `head_dim` is `embed_dim` unless given.
+    """
+    head_dim = embed_dim if head_dim is None else head_dim
+    draw = jax.nn.initializers.variance_scaling
+    project = draw(init_scale, "fan_in", "truncated_normal", in_axis=2, out_axis=1, batch_axis=0)
+    gather = draw(init_scale, "fan_in", "truncated_normal", in_axis=(0, 2), out_axis=1)
+    key_K, key_Q, key_V, key_P = jr.split(key, 4)
+    shape = (num_heads, head_dim, embed_dim)
+    W_P = gather(key_P, (num_heads, embed_dim, head_dim))
+    return project(key_K, shape), project(key_Q, shape), project(key_V, shape), W_P
 
 
 def linear_update(W_PV: Product, W_KQ: Product, queries: Queries, context: Context) -> Queries:
@@ -113,6 +114,18 @@ class LinearSelfAttention(FactoredSelfAttention):
 
     von Oswald et al. 2023, section 2; fast weights in Schlag et al. 2021.
     """
+
+    W_K: Weights
+    W_Q: Weights
+    W_V: Weights
+    W_P: Projection
+
+    def __init__(
+        self, *, embed_dim: int, num_heads: int = 1, head_dim: int | None = None, init_scale: float, key: PRNGKeyArray
+    ):
+        self.W_K, self.W_Q, self.W_V, self.W_P = draw_factors(
+            embed_dim=embed_dim, num_heads=num_heads, head_dim=head_dim, init_scale=init_scale, key=key
+        )
 
     def pattern(self, scores: Scores) -> Scores:
         return scores

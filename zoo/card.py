@@ -44,7 +44,9 @@ class Card:
         except (json.JSONDecodeError, RecursionError) as error:
             raise CardError(f"{path} is not valid JSON ({error}); restore the file from its source") from None
         if not isinstance(entries, dict):
-            raise CardError(f"{path} holds a JSON {type(entries).__name__}, expected an object; restore it from its source")
+            raise CardError(
+                f"{path} holds a JSON {type(entries).__name__}, expected an object; restore it from its source"
+            )
         known = {entry.name: entry for entry in fields(cls)}
         for name in entries:
             if name not in known:
@@ -57,7 +59,8 @@ class Card:
                 raise CardError(f"{path}: entry {name!r} must be a {expected.__name__}, got {value!r:.60}")
         if not all(isinstance(step, int) and step >= 0 for step in entries.get("steps", ())):
             raise CardError(f"{path}: entry 'steps' must list whole numbers, got {entries['steps']!r:.60}")
-        return cls(**entries | {"steps": tuple(entries.get("steps", ()))})
+        values: dict[str, Any] = entries | {"steps": tuple(entries.get("steps", ()))}
+        return cls(**values)
 
 
 def library_versions() -> dict[str, str]:

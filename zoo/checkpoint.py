@@ -1,8 +1,8 @@
 """Checkpoints: a folder with a card, the weights, and the points of training that were kept.
 
-    <name>/config.json              the card
-    <name>/model.safetensors        the weights
-    <name>/steps/<step>.safetensors the weights at a step of training, where the path was kept
+<name>/config.json              the card
+<name>/model.safetensors        the weights
+<name>/steps/<step>.safetensors the weights at a step of training, where the path was kept
 """
 
 import hashlib
@@ -196,7 +196,9 @@ def _read(path: Path) -> bytes:
 def _differences(card: Card, arrays: Mapping[str, Any]) -> str:
     found = described(dict(arrays))
     names = sorted(name for name in found.keys() | card.tensors.keys() if found.get(name) != card.tensors.get(name))
-    return "; ".join(f"{name} is {found.get(name, 'missing')}, expected {card.tensors.get(name, 'none')}" for name in names)
+    return "; ".join(
+        f"{name} is {found.get(name, 'missing')}, expected {card.tensors.get(name, 'none')}" for name in names
+    )
 
 
 def _shipped_folder() -> Path:

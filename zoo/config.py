@@ -12,15 +12,15 @@ import numpy as np
 
 from .errors import ConfigError, closest, unknown_name
 
-Settings = TypeVar("Settings", bound=type)
+Settings = TypeVar("Settings")
 
 _kinds: dict[str, type] = {}
 
 
-def setting(kind: str) -> Callable[[Settings], Settings]:
+def setting(kind: str) -> Callable[[type[Settings]], type[Settings]]:
     """Class decorator: let a dataclass be written on cards as `kind`."""
 
-    def add(cls: Settings) -> Settings:
+    def add(cls: type[Settings]) -> type[Settings]:
         if not is_dataclass(cls):
             raise ConfigError(f"the setting {kind!r} must be a dataclass, got {cls.__qualname__}")
         _kinds[kind] = cls

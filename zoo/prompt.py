@@ -30,7 +30,9 @@ class Prompt(eqx.Module):
             ("query", self.query, "[input_dim]"),
         ):
             if array.ndim != shape.count(",") + 1:
-                raise ShapeError(f"{name} must be {shape}, got shape {array.shape}; use jax.vmap for a batch of prompts")
+                raise ShapeError(
+                    f"{name} must be {shape}, got shape {array.shape}; use jax.vmap for a batch of prompts"
+                )
             if not jnp.issubdtype(array.dtype, jnp.floating):
                 raise ShapeError(f"{name} must hold floating-point numbers, got {array.dtype}")
         if len(self.xs) != len(self.ys):

@@ -1,7 +1,6 @@
 """Everything a token model computes on the way to its prediction."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -17,7 +16,9 @@ class Trace(eqx.Module):
     residual: Float[Array, "num_layers+1 num_tokens embed_dim"]  # the tokens, as embedded and after each layer
     scores: tuple[AttentionMap, ...]  # of each layer: eᵢᵀ W_KQ eⱼ for query j (row) and context token i (column)
     pattern: tuple[AttentionMap, ...]  # of each layer: f(scores)
-    predictions: Float[Array, "num_layers+1 output_dim"]  # the prediction read out before the first and after each layer
+    predictions: Float[
+        Array, "num_layers+1 output_dim"
+    ]  # the prediction read out before the first and after each layer
 
 
 def trace(model: TokenModel, prompt: Prompt) -> Trace:

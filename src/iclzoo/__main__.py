@@ -72,7 +72,9 @@ def heatmap(
 @app.command()
 def train(
     recipe: Annotated[str, typer.Argument(help="a recipe of `iclzoo list`")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="the run's folder; runs/RECIPE unless given")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="the run's folder; runs/RECIPE unless given")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with a run that was cut short")] = False,
     seed: Annotated[int | None, typer.Option(help="another seed than the recipe's")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="another number of steps than the recipe's")] = None,
@@ -130,7 +132,9 @@ def verify(
 
 
 @app.command()
-def demo(output: Annotated[Path, typer.Option("-o", "--output", help="where the picture goes")] = Path("demo.png")) -> None:
+def demo(
+    output: Annotated[Path, typer.Option("-o", "--output", help="where the picture goes")] = Path("demo.png"),
+) -> None:
     """Train a layer in seconds, beside the shipped one, and show that both take a step of gradient descent."""
     from .inspect.demo import run_demo
     from .output import save_figure, show

@@ -1,6 +1,7 @@
 """C1: weights with which linear self-attention takes steps of gradient descent."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -18,7 +19,12 @@ InitialWeights = Float[Array, "output_dim input_dim"]
 
 
 def gd_attention(
-    step_size: float | Float[Array, ""], *, num_examples: int, input_dim: int, output_dim: int, W_0: InitialWeights | None
+    step_size: float | Float[Array, ""],
+    *,
+    num_examples: int,
+    input_dim: int,
+    output_dim: int,
+    W_0: InitialWeights | None,
 ) -> LinearSelfAttention:
     """The layer that takes one step of size η on L(W) = 1/(2N) Σ‖W xᵢ − yᵢ‖², from W₀.
 
@@ -66,7 +72,7 @@ def gradient_descent_lsa(
     An `LSA` for one step, a `DeepLSA` for several. Exact for prompts of `num_examples` examples.
     von Oswald et al. 2023, Proposition 1.
     """
-    dims = {"input_dim": input_dim, "output_dim": output_dim}
+    dims: dict[str, Any] = {"input_dim": input_dim, "output_dim": output_dim}
     layers = tuple(gd_attention(eta, num_examples=num_examples, W_0=W_0, **dims) for eta in jnp.asarray(step_sizes))
     return stack_layers(layers, W_0=W_0, **dims)
 
@@ -75,7 +81,7 @@ def stack_layers(
     layers: tuple[LinearSelfAttention, ...], *, input_dim: int, output_dim: int, W_0: InitialWeights | None = None
 ) -> ConcatenatingModel:
     """An `LSA` (one layer) or a `DeepLSA` (several) of the given layers, with its query initialised by W₀."""
-    dims = {"input_dim": input_dim, "output_dim": output_dim, "head_dim": layers[0].head_dim}
+    dims: dict[str, Any] = {"input_dim": input_dim, "output_dim": output_dim, "head_dim": layers[0].head_dim}
     query_init = "zero" if W_0 is None else "known"
     if len(layers) == 1:
         model = LSA(**dims, query_init=query_init, key=jr.key(0))

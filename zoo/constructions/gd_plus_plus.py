@@ -1,5 +1,7 @@
 """C2: weights with which linear self-attention takes steps of GD++, gradient descent with curvature correction."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -46,7 +48,7 @@ def gd_plus_plus_lsa(
     step_sizes, gammas = jnp.asarray(step_sizes), jnp.asarray(gammas)
     if step_sizes.shape != gammas.shape:
         raise ValueError(f"one gamma a step: got {len(step_sizes)} step sizes and {len(gammas)} gammas")
-    dims = {"input_dim": input_dim, "output_dim": output_dim}
+    dims: dict[str, Any] = {"input_dim": input_dim, "output_dim": output_dim}
     layers = tuple(
         gd_plus_plus_attention(eta, gamma, num_examples=num_examples, **dims)
         for eta, gamma in zip(step_sizes, gammas, strict=True)

@@ -1,0 +1,37 @@
+# `make demo` and `make test` do all the set-up they need, on a machine with Python and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RECIPES := lsa lsa-fast recurrent-lsa-2 deep-lsa-2
+
+.PHONY: demo test checkpoints clean
+
+demo: $(VENV)/installed
+	$(BIN)/iclzoo demo -o demo.png
+
+test: $(VENV)/installed-test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/python -m pytest
+
+# Train every shipped checkpoint again, from its recipe; a run that was cut short goes on.
+checkpoints: $(VENV)/installed $(RECIPES:%=checkpoint-%)
+
+checkpoint-%:
+	$(BIN)/iclzoo train $* -o runs/$* --resume
+	rm -rf checkpoints/$* && mkdir -p checkpoints/$*
+	cp -r runs/$*/config.json runs/$*/model.safetensors runs/$*/steps checkpoints/$*
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/installed-test: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) runs demo.png
