@@ -67,6 +67,14 @@ class FactoredSelfAttention(SelfAttention):
     W_P: eqx.AbstractVar[Projection]
 
     @property
+    def num_heads(self) -> int:
+        return self.W_K.shape[0]
+
+    @property
+    def embed_dim(self) -> int:
+        return self.W_K.shape[2]
+
+    @property
     def head_dim(self) -> int:
         return self.W_K.shape[1]
 

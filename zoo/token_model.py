@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,17 +14,19 @@ from .prompt import Prompt
 
 Token = Float[Array, " embed_dim"]
 Tokens = Float[Array, "num_tokens embed_dim"]
+Context = Float[Array, "num_context embed_dim"]
 AttentionMap = Float[Array, "num_heads num_queries num_context"]
 Prediction = Float[Array, " output_dim"]
 QueryInit = Float[Array, "output_dim input_dim"] | Frozen | None
 
 
+@runtime_checkable
 class TokenLayer(Protocol):
     """A layer: the update of each query token, given the context tokens it may attend to."""
 
-    def __call__(self, queries: Tokens, context: Tokens) -> Tokens: ...
+    def __call__(self, queries: Tokens, context: Context) -> Tokens: ...
 
-    def attend(self, queries: Tokens, context: Tokens) -> tuple[AttentionMap, AttentionMap]:
+    def attend(self, queries: Tokens, context: Context) -> tuple[AttentionMap, AttentionMap]:
         """The attention scores of the layer and the pattern made of them."""
         ...
 
@@ -64,7 +66,7 @@ class TokenModel(eqx.Module):
         """The tokens after a layer's update: eⱼ ← eⱼ + update."""
         return tokens + update
 
-    def context(self, tokens: Tokens) -> Tokens:
+    def context(self, tokens: Tokens) -> Context:
         """The tokens that keys and values are made of: all but the query, unless `query_in_context`."""
         return tokens if self.query_in_context else tokens[:-1]
 

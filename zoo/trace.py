@@ -11,14 +11,12 @@ AttentionMap = Float[Array, "num_heads num_tokens num_context"]
 
 
 class Trace(eqx.Module):
-    """The intermediates of one forward pass, every token updated in every layer."""
+    """The intermediates of one forward pass, every token updated in every layer; num_stages is one more than the number of layers."""
 
-    residual: Float[Array, "num_layers+1 num_tokens embed_dim"]  # the tokens, as embedded and after each layer
+    residual: Float[Array, "num_stages num_tokens embed_dim"]  # the tokens, as embedded and after each layer
     scores: tuple[AttentionMap, ...]  # of each layer: eᵢᵀ W_KQ eⱼ for query j (row) and context token i (column)
     pattern: tuple[AttentionMap, ...]  # of each layer: f(scores)
-    predictions: Float[
-        Array, "num_layers+1 output_dim"
-    ]  # the prediction read out before the first and after each layer
+    predictions: Float[Array, "num_stages output_dim"]  # the prediction read out before the first and after each layer
 
 
 def trace(model: TokenModel, prompt: Prompt) -> Trace:

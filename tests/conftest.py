@@ -1,0 +1,29 @@
+"""Every test runs with shapes and dtypes checked, promotion strict, and nothing of a picture left open."""
+
+import os
+
+os.environ.setdefault("MPLBACKEND", "agg")
+
+import jax
+import jaxtyping
+import pytest
+
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+with jaxtyping.install_import_hook("iclzoo", "beartype.beartype"):
+    import iclzoo  # noqa: F401
+
+
+@pytest.fixture
+def getkey():
+    """A function that gives a new random key at every call."""
+    keys = iter(jax.random.split(jax.random.key(2027), 1000))
+    return lambda: next(keys)
+
+
+@pytest.fixture
+def x64():
+    """64-bit JAX for the duration of a test."""
+    with jax.enable_x64(True):
+        yield
