@@ -93,11 +93,11 @@ def measure_checkpoint(folder: str | Path, *, num_tasks: int = 1_000_000) -> Car
 def standard_probe(recipe: Recipe, *, num_tasks: int = 2_000) -> Callable[[Learner], dict[str, float | None]]:
     """What a training logs beside the loss: alignment with the recipe's baselines, and the steps the gauge-fixed weights spell."""
     key = jr.key(MEASURING_SEED)
-    baselines = {name: best_baseline(name, recipe.task) for name in recipe.baselines}
 
     def probe(learner: Learner) -> dict[str, float | None]:
         row: dict[str, float | None] = {}
-        for name, baseline in baselines.items():
+        for name in recipe.baselines:
+            baseline = best_baseline(name, recipe.task)  # tuned at the first call
             measured = alignment(learner, baseline, recipe.task, num_tasks=num_tasks, key=key)
             for measure in ("prediction_distance", "sensitivity_distance", "sensitivity_cosine"):
                 row[f"{name} {measure}"] = getattr(measured, measure).value

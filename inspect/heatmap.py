@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from ..zoo.errors import ZooError
+from ..zoo.errors import HeadError, ZooError
 from .weights import Products, fix_gauge, products
 
 # Negative red, zero white, positive blue: safe for colour-blind readers.
@@ -55,7 +55,7 @@ def product_heatmap(
         vmin=-limit,
         vmax=limit,
         cmap=COLOURS,
-        annot=np.vectorize(_cell, otypes=[object])(matrix) if small else None,
+        annot=np.vectorize(_cell, otypes=[object])(np.nan_to_num(matrix)) if small else None,
         fmt="",
         annot_kws={"fontsize": 7},
         square=True,
@@ -91,29 +91,30 @@ def heatmap(
     With `beside`, a second model with as many layers and heads, such as a construction, is drawn next to it. With `fixed_gauge`, the
     gauge of linear heads is removed and the titles say by which β. `head` picks one head of every layer.
 
-    **Raises** `ZooError` if a model has no attention layer or the two do not correspond; `IndexError` if there is no such head.
+    **Raises** `ZooError` if a model has no attention layer or the two do not correspond; `HeadError`, an `IndexError`, if there is no such head.
     """
-    models = {names[0]: model} if beside is None else {names[0]: model, names[1]: beside}
-    read = {name: [fix_gauge(p) if fixed_gauge else p for p in products(m)] for name, m in models.items()}
-    layouts = {name: [layer.num_heads for layer in layers] for name, layers in read.items()}
-    if beside is not None and layouts[names[0]] != layouts[names[1]]:
-        raise ZooError(
-            f"the two models have different heads in their layers: {layouts[names[0]]} and {layouts[names[1]]}"
-        )
-    rows = [(name, i, h) for i, layer in enumerate(read[names[0]]) for h in _heads(layer, head) for name in read]
-    limit = symmetric_limit([m for layers in read.values() for layer in layers for m in (layer.W_KQ, layer.W_PV)])
-    size = 0.36 * min(max(len(layer.labels) for layer in read[names[0]]), 24) + 1.0
+    read = [[fix_gauge(p) if fixed_gauge else p for p in products(m)] for m in (model, beside) if m is not None]
+    layouts = [[layer.num_heads for layer in layers] for layers in read]
+    if layouts[0] != layouts[-1]:
+        raise ZooError(f"the two models have different heads in their layers: {layouts[0]} and {layouts[1]}")
+    rows = [
+        (name, layer, h)
+        for pair in zip(*read, strict=True)  # one layer of each model
+        for h in _heads(pair[0], head)
+        for name, layer in zip(names, pair, strict=False)
+    ]
+    limit = symmetric_limit([matrix for _, layer, h in rows for matrix in (layer.W_KQ[h], layer.W_PV[h])])
+    size = 0.36 * min(max(len(layer.labels) for layer in read[0]), 24) + 1.0
     figure = Figure(figsize=(2 * size + 0.8, len(rows) * size), layout="constrained")
     axes = figure.subplots(len(rows), 2, squeeze=False)
-    for axes_of_row, (name, i, h) in zip(axes, rows, strict=True):
-        layer = read[name][i]
+    for axes_of_row, (name, layer, h) in zip(axes, rows, strict=True):
         for ax, product in zip(axes_of_row, ("W_KQ", "W_PV"), strict=True):
             product_heatmap(
                 getattr(layer, product)[h],
                 product=product,
                 labels=layer.labels,
                 limit=limit,
-                title=_panel_title(name, product, layer, h, many=len(read[name]) > 1),
+                title=_panel_title(name, product, layer, h, many=len(read[0]) > 1),
                 colour_bar=False,
                 ax=ax,
             )
@@ -138,7 +139,7 @@ def _heads(layer: Products, head: int | None) -> range:
     if head is None:
         return range(layer.num_heads)
     if not 0 <= head < layer.num_heads:
-        raise IndexError(f"layer {layer.name!r} has heads 0 … {layer.num_heads - 1}, got head {head}")
+        raise HeadError(f"layer {layer.name!r} has heads 0 … {layer.num_heads - 1}, got head {head}")
     return range(head, head + 1)
 
 

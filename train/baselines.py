@@ -1,30 +1,47 @@
 """The classical algorithms by name, each at its best on a task.
 
-zero            predict 0
-least-squares   the shortest weights that fit the examples best
-gd-K            K steps of gradient descent with one η
-gd++-K          K steps of GD++ with one η and one γ
+zero                predict 0
+least-squares       the shortest weights that fit the examples best
+ridge               ridge regression: ρ = σ²/α² where the task has a Gaussian teacher of mean 0, else tuned
+averaging           gd-1 by its other name
+gd-K                K steps of gradient descent with one η
+gd++-K              K steps of GD++ with one η and one γ
 gd-K-free, gd++-K-free   the same with an η (and γ) for each step
+preconditioned-gd   one step of gradient descent through the best matrix
+knn-K               the mean label of the K nearest neighbours
+nadaraya-watson     smoothing with a Gaussian kernel of the best width
+softmax-smoother    softmax over inner products at the best inverse temperature
 """
 
 import re
-from functools import cache
+from collections.abc import Callable
+from functools import cache, cached_property
 
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float
 
 from ..zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
-from ..zoo.algorithms.least_squares import LeastSquares, Zero
+from ..zoo.algorithms.least_squares import LeastSquares, Ridge, Zero
+from ..zoo.algorithms.preconditioned import PreconditionedGradientDescent
+from ..zoo.algorithms.smoothing import KNearestNeighbours, NadarayaWatson, SoftmaxSmoother, squared_distances
 from ..zoo.config import to_config
-from ..zoo.errors import UnknownNameError
-from ..zoo.prompt import Learner
-from .step_size import fitted_step_size, has_optimal_step_size, optimal_step_size
-from .tasks import Task
-from .tuning import tune
+from ..zoo.errors import unknown_name
+from ..zoo.prompt import Learner, Prompt
+from .step_size import (
+    fitted_preconditioner,
+    fitted_step_size,
+    has_optimal_step_size,
+    optimal_preconditioner,
+    optimal_step_size,
+)
+from .tasks import LinearRegression, Task
+from .teachers import GaussianTeacher
+from .tuning import Algorithm, tune
 
 TUNING_TASKS = 50_000
-_STEPWISE = re.compile(r"(gd|gd\+\+)-([1-9][0-9]?)(-free)?")
 
 
 def best_baseline(name: str, task: Task, *, seed: int = 0) -> Learner:
@@ -33,51 +50,93 @@ def best_baseline(name: str, task: Task, *, seed: int = 0) -> Learner:
 
     **Raises** `UnknownNameError` for a name that is not in this module's list.
     """
-    return _tuned(name, _Hashable(task), seed)
+    return _best(name, _Problem(task, seed))
 
 
 @cache
-def _tuned(name: str, task: "_Hashable", seed: int) -> Learner:
-    if name == "zero":
-        return Zero()
-    if name == "least-squares":
-        return LeastSquares()
-    match = _STEPWISE.fullmatch(name)
-    if match is None:
-        raise UnknownNameError(
-            f"unknown baseline {name!r}; known: zero, least-squares, gd-K, gd++-K, gd-K-free, gd++-K-free"
-        )
-    algorithm, num_steps, free = match[1], int(match[2]), bool(match[3])
-    if (algorithm, num_steps) == ("gd", 1) and has_optimal_step_size(task.task):
-        return GradientDescent(optimal_step_size(task.task).step_size)
-    prompts, targets = task.task.sample_batch(jr.key(seed), TUNING_TASKS)
-    step_size = fitted_step_size(prompts, targets)
-    if (algorithm, num_steps) == ("gd", 1):
-        return GradientDescent(step_size)
-    shape = (num_steps,) if free else ()
-    etas = jnp.broadcast_to(step_size, shape)
-    if algorithm == "gd":
-        start = GradientDescent(etas, num_steps=num_steps)
-    else:
-        start = GradientDescentPlusPlus(etas, jnp.broadcast_to(_typical_gamma(prompts), shape), num_steps=num_steps)
-    return tune(start, prompts, targets, key=jr.key(seed + 1))
+def _best(name: str, problem: "_Problem") -> Learner:
+    for known, build in _ALGORITHMS.items():
+        match = re.fullmatch(re.escape(known).replace("K", "([1-9][0-9]{0,2})"), name)
+        if match:
+            return build(problem, int(match[1]) if match.groups() else 1)
+    raise unknown_name("baseline", name, _ALGORITHMS)
 
 
-def _typical_gamma(prompts):
-    """1/(3 λ_max) of the Hessian Σᵢ xᵢxᵢᵀ, on average: the largest γ that keeps the order of its eigenvalues."""
-    top = jax.vmap(lambda xs: jnp.linalg.norm(xs, ord=2) ** 2)(prompts.xs[:1000])
-    return 1 / (3 * top.mean())
+class _Problem:
+    """A task to be at one's best on. As a key of the cache, two tasks with the same settings are the same."""
 
-
-class _Hashable:
-    """A task as a key of the cache: two tasks with the same settings are the same."""
-
-    def __init__(self, task: Task):
-        self.task = task
-        self.config = repr(to_config(task))
+    def __init__(self, task: Task, seed: int):
+        self.task, self.seed = task, seed
+        self.identity = repr(to_config(task)), seed
 
     def __hash__(self) -> int:
-        return hash(self.config)
+        return hash(self.identity)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Hashable) and self.config == other.config
+        return isinstance(other, _Problem) and self.identity == other.identity
+
+    @cached_property
+    def labelled(self) -> tuple[Prompt, Float[Array, "num_tasks output_dim"]]:
+        """The tasks to tune on."""
+        return self.task.sample_batch(jr.key(self.seed), TUNING_TASKS)
+
+    def average(self, statistic: Callable[[Prompt], Float[Array, ""]]) -> Float[Array, ""]:
+        """The mean of a number over a thousand prompts: for the size of the parameters that tuning starts from."""
+        few = jax.tree.map(lambda array: array[:1000], self.labelled[0])
+        return jax.vmap(statistic)(few).mean()
+
+    def tuned(self, start: Algorithm) -> Algorithm:
+        return tune(start, *self.labelled, key=jr.key(self.seed + 1))
+
+
+def _gradient_descent(problem: _Problem, num_steps: int, shape: tuple[int, ...] = ()) -> Learner:
+    if num_steps == 1 and has_optimal_step_size(problem.task):
+        return GradientDescent(optimal_step_size(problem.task).step_size)
+    step_size = fitted_step_size(*problem.labelled)
+    if num_steps == 1:
+        return GradientDescent(step_size)
+    return problem.tuned(GradientDescent(jnp.broadcast_to(step_size, shape), num_steps=num_steps))
+
+
+def _gd_plus_plus(problem: _Problem, num_steps: int, shape: tuple[int, ...] = ()) -> Learner:
+    step_size = fitted_step_size(*problem.labelled)
+    # 1/(3 λ_max) of the Hessian Σᵢ xᵢxᵢᵀ, on average: the largest γ that keeps the order of its eigenvalues.
+    gamma = 1 / (3 * problem.average(lambda prompt: jnp.linalg.norm(prompt.xs, ord=2) ** 2))
+    start = (jnp.broadcast_to(step_size, shape), jnp.broadcast_to(gamma, shape))
+    return problem.tuned(GradientDescentPlusPlus(*start, num_steps=num_steps))
+
+
+def _preconditioned(problem: _Problem) -> Learner:
+    if has_optimal_step_size(problem.task):
+        return PreconditionedGradientDescent(optimal_preconditioner(problem.task).preconditioner)
+    return PreconditionedGradientDescent(fitted_preconditioner(*problem.labelled))
+
+
+def _ridge(problem: _Problem) -> Learner:
+    """Ridge regression; without label noise its limit, least squares."""
+    task = problem.task
+    if isinstance(task, LinearRegression) and isinstance(task.teacher, GaussianTeacher) and not task.num_distractors:
+        if not np.any(np.asarray(task.teacher.mean)):
+            regularisation = (float(task.noise_std) / float(task.teacher.scale)) ** 2
+            return Ridge(regularisation) if regularisation else LeastSquares()
+    return problem.tuned(Ridge(problem.average(lambda prompt: (prompt.xs**2).sum() / prompt.input_dim)))
+
+
+_ALGORITHMS: dict[str, Callable[[_Problem, int], Learner]] = {
+    "zero": lambda problem, _: Zero(),
+    "least-squares": lambda problem, _: LeastSquares(),
+    "ridge": lambda problem, _: _ridge(problem),
+    "averaging": lambda problem, _: _gradient_descent(problem, 1),
+    "gd-K": _gradient_descent,
+    "gd-K-free": lambda problem, K: _gradient_descent(problem, K, (K,)),
+    "gd++-K": _gd_plus_plus,
+    "gd++-K-free": lambda problem, K: _gd_plus_plus(problem, K, (K,)),
+    "preconditioned-gd": lambda problem, _: _preconditioned(problem),
+    "knn-K": lambda problem, K: KNearestNeighbours(K),
+    "nadaraya-watson": lambda problem, _: problem.tuned(
+        NadarayaWatson(jnp.sqrt(problem.average(lambda prompt: squared_distances(prompt).mean() / prompt.input_dim)))
+    ),
+    "softmax-smoother": lambda problem, _: problem.tuned(
+        SoftmaxSmoother(1 / problem.average(lambda prompt: jnp.abs(prompt.xs @ prompt.query).mean()))
+    ),
+}

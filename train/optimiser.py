@@ -14,7 +14,7 @@ from ..zoo.errors import ConfigError
 class Adam:
     """Adam with global-norm clipping, linear warm-up and a constant or cosine schedule.
 
-    `learning_rate` is the peak; a cosine schedule ends at zero. `clip_norm=None` does not clip. Kingma and Ba 2015.
+    `learning_rate` is the peak, reached after `warmup_steps` equal rises; a cosine schedule ends at zero. `clip_norm=None` does not clip. Kingma and Ba 2015.
     """
 
     learning_rate: float = 0.001
@@ -33,15 +33,10 @@ class Adam:
 
     def build(self, num_steps: int) -> optax.GradientTransformation:
         """The optax transformation for a training of `num_steps` steps."""
+        first = self.learning_rate / (self.warmup_steps + 1)  # the first step already moves
         if self.schedule == "cosine":
-            rate = optax.warmup_cosine_decay_schedule(0.0, self.learning_rate, self.warmup_steps, num_steps)
+            rate = optax.warmup_cosine_decay_schedule(first, self.learning_rate, self.warmup_steps, num_steps)
         else:
-            rate = optax.join_schedules(
-                [
-                    optax.linear_schedule(0.0, self.learning_rate, max(self.warmup_steps, 1)),
-                    optax.constant_schedule(self.learning_rate),
-                ],
-                [self.warmup_steps],
-            )
+            rate = optax.warmup_constant_schedule(first, self.learning_rate, self.warmup_steps)
         clip = optax.identity() if self.clip_norm is None else optax.clip_by_global_norm(self.clip_norm)
         return optax.chain(clip, optax.adam(rate, b1=self.b1, b2=self.b2, eps=self.eps))

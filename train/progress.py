@@ -8,8 +8,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 
 @contextmanager
-def training_bar(name: str, num_steps: int, step: int, *, enabled: bool) -> Iterator[Callable[[int, float], None]]:
-    """A bar with the loss and the time left, on standard error; yields `update(step, loss)`."""
+def training_bar(
+    name: str, num_steps: int, step: int, *, header: str, enabled: bool
+) -> Iterator[Callable[[int, float], None]]:
+    """A line of `header`, and a bar with the loss and the time left, on standard error; yields `update(step, loss)`."""
     bar = Progress(
         TextColumn("[bold]{task.description}"),
         BarColumn(),
@@ -22,5 +24,7 @@ def training_bar(name: str, num_steps: int, step: int, *, enabled: bool) -> Iter
         disable=not enabled,
     )
     with bar:
+        if enabled:
+            bar.console.print(header, highlight=False, markup=False, soft_wrap=True)
         task = bar.add_task(name, total=num_steps, completed=step, loss="–")
         yield lambda step, loss: bar.update(task, completed=step, loss=f"{loss:.4f}")

@@ -38,3 +38,7 @@ class Recipe:
         for name in ("batch_size", "num_steps"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.optimiser.warmup_steps >= self.num_steps:
+            raise ConfigError(
+                f"warmup_steps ({self.optimiser.warmup_steps}) must be fewer than num_steps ({self.num_steps})"
+            )

@@ -9,6 +9,7 @@ from typing import Any
 import jax.random as jr
 import numpy as np
 
+from ..zoo.config import to_config
 from ..zoo.errors import RunError
 from ..zoo.prompt import Learner
 from .loop import MAX_STEPS, State, compile_advance, start
@@ -77,7 +78,8 @@ class _Training:
         advance = compile_advance(recipe)
         stops = sorted(self.log_steps | self.keep_steps)
         step, saved_at, chunk = int(self.state.step), time.monotonic(), 1
-        with training_bar(recipe.name, recipe.num_steps, step, enabled=progress) as update:
+        header = f"{recipe.name}: {to_config(recipe.optimiser)}, batch {recipe.batch_size}, seed {recipe.seed}"
+        with training_bar(recipe.name, recipe.num_steps, step, header=header, enabled=progress) as update:
             try:
                 if step == 0:
                     self.visit(self.state, 0, None)

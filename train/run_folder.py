@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 
 from ..zoo.card import Card, library_versions
 from ..zoo.checkpoint import checkpoint_files, step_file
-from ..zoo.config import to_config
+from ..zoo.config import from_config, to_config
 from ..zoo.errors import CheckpointError, RunError
 from ..zoo.files import write_atomically
 from ..zoo.tensors import fill, from_bytes, named_arrays, to_bytes
@@ -76,8 +76,8 @@ class RunFolder:
 
     def resume(self, recipe: Recipe) -> State:
         """The last saved state; what the log and the kept steps hold beyond it is dropped, to be made again."""
-        stored = json.loads((self.path / RUN_FILE).read_text())["recipe"]
-        asked = json.loads(json.dumps(to_config(recipe)))
+        stored = to_config(from_config(json.loads((self.path / RUN_FILE).read_text())["recipe"]))
+        asked = to_config(recipe)
         different = sorted(name for name in stored.keys() | asked.keys() if stored.get(name) != asked.get(name))
         if different:
             raise RunError(

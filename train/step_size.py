@@ -1,4 +1,11 @@
-"""The best step size of one step of gradient descent, in closed form: from labelled tasks, and for a whole distribution."""
+"""The best single step of gradient descent, in closed form: from labelled tasks, and for a whole distribution.
+
+With K = Σᵢ xᵢ xᵢᵀ over the n examples whose labels follow the teacher, and ω the total variance of the noise in all labels,
+
+    G = α² E[K²] + ω Λ = α² [n M(I) + n(n−1) Λ²] + ω Λ,   Λ = E[x xᵀ],   M(A) = E[x xᵀ A x xᵀ]
+
+decides which step is best for teachers of scale α. Label noise σ and m distractors give n = N − m and ω = nσ² + m.
+"""
 
 from typing import NamedTuple, TypeGuard
 
@@ -10,7 +17,9 @@ from jaxtyping import Array, Float
 from ..zoo.algorithms.gradient_descent import GradientDescent
 from ..zoo.errors import ConfigError
 from ..zoo.prompt import Prompt
+from .inputs import Matrix, Number
 from .tasks import LinearRegression, Task
+from .teachers import GaussianTeacher
 
 
 class OneStep(NamedTuple):
@@ -18,6 +27,13 @@ class OneStep(NamedTuple):
 
     step_size: float  # η*
     half_mse: float  # ½·MSE at η*
+
+
+class OnePreconditionedStep(NamedTuple):
+    """The optimum of one step of preconditioned gradient descent from zero on a task distribution."""
+
+    preconditioner: Matrix  # P*
+    half_mse: float  # ½·MSE at P*
 
 
 def fitted_step_size(prompts: Prompt, targets: Float[Array, "num_tasks output_dim"]) -> Float[Array, ""]:
@@ -31,30 +47,72 @@ def fitted_step_size(prompts: Prompt, targets: Float[Array, "num_tasks output_di
     return prompts.num_examples * (targets * s).sum() / (s**2).sum()
 
 
+def fitted_preconditioner(prompts: Prompt, targets: Float[Array, "num_tasks output_dim"]) -> Matrix:
+    """The P that minimises the loss of one preconditioned step from zero on labelled tasks: least squares in its entries.
+
+        ŷ_n = Σ_ab P_ab (1/N Σᵢ yᵢ xᵢ_a) x_query_b
+
+    Where the tasks leave it open, the smallest such P.
+    """
+    gradients = jnp.einsum("nio,nia->noa", prompts.ys, prompts.xs) / prompts.num_examples
+    features = jnp.einsum("noa,nb->noab", gradients, prompts.query).reshape(targets.size, -1)
+    entries, *_ = jnp.linalg.lstsq(features.T @ features, features.T @ targets.reshape(-1))
+    return entries.reshape(prompts.input_dim, prompts.input_dim)
+
+
 def has_optimal_step_size(task: Task) -> TypeGuard[LinearRegression]:
-    """Whether `optimal_step_size` knows the moments of this task: linear regression with a teacher of mean zero."""
-    return isinstance(task, LinearRegression) and not np.any(np.asarray(task.teacher.mean))
+    """Whether the closed forms of this module hold: linear regression, a Gaussian teacher of mean zero, independent inputs."""
+    return (
+        isinstance(task, LinearRegression)
+        and isinstance(task.teacher, GaussianTeacher)
+        and not np.any(np.asarray(task.teacher.mean))
+        and task.inputs.independent
+    )
 
 
 def optimal_step_size(task: Task) -> OneStep:
     """The η that minimises the expected loss of one step from zero, and that loss, from the moments of the inputs.
 
-        MSE(a) = n_y (α² tr Λ − 2a c₁ + a² c₂),   a = η/N
-        c₁ = α² N tr Λ²,   c₂ = α² [N tr M(Λ) + N(N−1) tr Λ³] + σ² N tr Λ²
+        MSE(a) = n_y (α² tr Λ − 2a α² n tr Λ² + a² tr GΛ),   a = η/N,   a* = α² n tr Λ² / tr GΛ
 
-    for n_y outputs, teacher scale α, label noise σ, Λ = E[x xᵀ] and M(A) = E[x xᵀ A x xᵀ]; the minimum is at a* = c₁/c₂.
-    Uniform inputs: a* = N d s₂ / (N Q + N(N−1) d s₂²) with Q = d m₄ + d(d−1) s₂²; Gaussian ones: η* = N/(N + d + 1).
+    for n_y outputs. Uniform inputs without noise: a* = N d s₂ / (N Q + N(N−1) d s₂²) with Q = d m₄ + d(d−1) s₂²;
+    Gaussian ones: η* = N/(N + d + 1).
 
     **Raises** `ConfigError` where `has_optimal_step_size` is false.
     """
+    signal, covariance, gain, G = _moments(task, "fitted_step_size")
+    gained = jnp.trace(gain @ covariance)
+    a = gained / jnp.trace(G @ covariance)
+    mse = task.output_dim * (signal * jnp.trace(covariance) - a * gained)
+    return OneStep(step_size=float(a * task.num_examples), half_mse=float(mse / 2))
+
+
+def optimal_preconditioner(task: Task) -> OnePreconditionedStep:
+    """The P that minimises the expected loss of one preconditioned step from zero, and that loss.
+
+        MSE(P) = n_y tr[α² Λ − 2(α² n/N) Λ²P + G P Λ Pᵀ/N²],   P* = N α² n G⁻¹Λ,   MSE* = n_y α² tr[Λ − (n/N) Λ²P*]
+
+    from E‖W(I − KP/N)x_query‖² and the noise. Gaussian inputs without noise: P* = Γ⁻¹ with Γ = (1 + 1/N) Λ + (tr Λ/N) I; isotropic
+    inputs: P* = η* I. Zhang et al. 2024; Ahn et al. 2023.
+
+    **Raises** `ConfigError` where `has_optimal_step_size` is false.
+    """
+    signal, covariance, gain, G = _moments(task, "fitted_preconditioner")
+    P_over_N = jnp.linalg.solve(G, gain)
+    mse = task.output_dim * jnp.trace(signal * covariance - gain @ P_over_N @ covariance)
+    return OnePreconditionedStep(preconditioner=task.num_examples * P_over_N, half_mse=float(mse / 2))
+
+
+def _moments(task: Task, instead: str) -> tuple[Number, Matrix, Matrix, Matrix]:
+    """α², Λ, α² n Λ and G of a task. **Raises** `ConfigError` where `has_optimal_step_size` is false."""
     if not has_optimal_step_size(task):
-        raise ConfigError("optimal_step_size needs linear regression with a teacher of mean 0; use fitted_step_size")
-    N, covariance = task.num_examples, task.inputs.covariance(task.input_dim)
-    signal, noise = task.teacher.scale**2, task.noise_std**2
-    square = covariance @ covariance
-    c1 = signal * N * jnp.trace(square)
-    same, different = jnp.trace(task.inputs.fourth_moment(covariance)), jnp.trace(square @ covariance)
-    c2 = signal * (N * same + N * (N - 1) * different) + noise * N * jnp.trace(square)
-    a = c1 / c2
-    mse = task.output_dim * (signal * jnp.trace(covariance) - 2 * a * c1 + a**2 * c2)
-    return OneStep(step_size=float(a * N), half_mse=float(mse / 2))
+        raise ConfigError(
+            f"the closed form needs linear regression, a Gaussian teacher of mean 0 and independent inputs; use {instead}"
+        )
+    assert isinstance(task.teacher, GaussianTeacher)
+    n, signal = task.num_examples - task.num_distractors, task.teacher.scale**2
+    covariance = task.inputs.covariance(task.input_dim)
+    noise = n * task.noise_std**2 + task.num_distractors
+    M = task.inputs.fourth_moment(jnp.eye(task.input_dim, dtype=covariance.dtype))
+    G = signal * (n * M + n * (n - 1) * covariance @ covariance) + noise * covariance
+    return signal, covariance, signal * n * covariance, G

@@ -16,8 +16,10 @@ from ..zoo.config import setting
 from ..zoo.errors import ConfigError
 from ..zoo.prompt import Prompt
 from .inputs import Inputs, Number, Uniform
+from .teachers import GaussianTeacher, Teacher, check_sizes, pool_key
 
 Target = Float[Array, " output_dim"]
+Labels = Float[Array, "num_examples output_dim"]
 
 
 class Task(eqx.Module):
@@ -36,24 +38,13 @@ class Task(eqx.Module):
         return jax.vmap(self.sample)(jr.split(key, num_tasks))
 
 
-@setting("gaussian_teacher")
-class GaussianTeacher(eqx.Module):
-    """Teacher weights W ~ N(μ, α²), entries independent: `scale` is α and `mean` is μ, for each entry or for all."""
-
-    scale: Number = 1.0
-    mean: Number | Float[Array, "output_dim input_dim"] | tuple = 0.0
-
-    def sample(self, key: PRNGKeyArray, output_dim: int, input_dim: int) -> Float[Array, "{output_dim} {input_dim}"]:
-        noise = jr.normal(key, (output_dim, input_dim))
-        return jnp.asarray(self.mean, noise.dtype) + self.scale * noise
-
-
 @setting("linear_regression")
 class LinearRegression(Task):
     """Linear regression: y = W x + ε with a fresh teacher W for every prompt.
 
         xᵢ, x_query ~ inputs,   W ~ teacher,   ε ~ N(0, noise_std²) on the examples;   target = W x_query
 
+    `num_distractors` of the examples, others in every prompt, have labels y ~ N(0, 1) that say nothing of W.
     von Oswald et al. 2023, appendix A.12, with half_width = ½ as in its code.
     """
 
@@ -61,14 +52,16 @@ class LinearRegression(Task):
     output_dim: int = eqx.field(default=1, static=True)
     num_examples: int = eqx.field(default=10, static=True)
     inputs: Inputs = Uniform()
-    teacher: GaussianTeacher = GaussianTeacher()
+    teacher: Teacher = GaussianTeacher()
     noise_std: Number = 0.0
+    num_distractors: int = eqx.field(default=0, static=True)
 
     def __check_init__(self):
-        for name in ("input_dim", "output_dim", "num_examples"):
-            size = getattr(self, name)
-            if not isinstance(size, int) or size < 1:
-                raise ConfigError(f"{name} must be a whole number of at least 1, got {size!r}")
+        check_sizes(self, "input_dim", "output_dim", "num_examples")
+        if not isinstance(self.num_distractors, int) or not 0 <= self.num_distractors <= self.num_examples:
+            raise ConfigError(
+                f"num_distractors must be a whole number from 0 to num_examples = {self.num_examples}, got {self.num_distractors!r}"
+            )
 
     def sample(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
         key_x, key_teacher, key_noise = jr.split(key, 3)
@@ -78,7 +71,81 @@ class LinearRegression(Task):
         ys, target = labels[:-1], labels[-1]
         if not _is_zero(self.noise_std):
             ys = ys + self.noise_std * jr.normal(key_noise, ys.shape)
+        if self.num_distractors:
+            ys = _distract(ys, self.num_distractors, jr.fold_in(key_noise, 1))
         return Prompt(xs=xs[:-1], ys=ys, query=xs[-1]), target
+
+
+@setting("sine_regression")
+class SineRegression(Task):
+    """Sine regression: waves of period 2π whose amplitude and phase are drawn independently for every prompt.
+
+        y = a sin(x + ρ),   a ~ U(amplitude_min, amplitude_max),   ρ ~ U(0, π),   x ~ inputs
+
+    von Oswald et al. 2023, appendix A.7, with the amplitudes of its code; there, one key draws both a and ρ, which ties them.
+    """
+
+    num_examples: int = eqx.field(default=10, static=True)
+    inputs: Inputs = Uniform(5.0)
+    amplitude_min: Number = 0.1
+    amplitude_max: Number = 0.5
+
+    def __check_init__(self):
+        check_sizes(self, "num_examples")
+
+    @property
+    def input_dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return 1
+
+    @property
+    def output_dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return 1
+
+    def sample(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
+        key_x, key_amplitude, key_phase = jr.split(key, 3)
+        xs = self.inputs.sample(key_x, self.num_examples + 1, 1)
+        amplitude = jr.uniform(key_amplitude, minval=self.amplitude_min, maxval=self.amplitude_max)
+        phase = jr.uniform(key_phase, maxval=jnp.pi)
+        labels = amplitude * jnp.sin(xs + phase)
+        return Prompt(xs=xs[:-1], ys=labels[:-1], query=xs[-1]), labels[-1]
+
+
+@setting("task_pool")
+class TaskPool(Task):
+    """One of `num_tasks` prompts of `task`: teacher, inputs, query and target were drawn together once, by `pool_seed`.
+
+    The finite training set of von Oswald et al. 2023, whose code repeats its batches; `PooledTeacher` (in `train/teachers.py`) fixes
+    teachers and leaves inputs fresh. A larger pool of the same seed contains the smaller one.
+    """
+
+    task: Task = LinearRegression()
+    num_tasks: int = eqx.field(default=2048, static=True)
+    pool_seed: int = eqx.field(default=0, static=True)
+
+    def __check_init__(self):
+        check_sizes(self, "num_tasks")
+
+    @property
+    def input_dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.task.input_dim
+
+    @property
+    def output_dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.task.output_dim
+
+    @property
+    def num_examples(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.task.num_examples
+
+    def sample(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
+        return self.task.sample(pool_key(key, self.num_tasks, self.pool_seed))
+
+
+def _distract(ys: Labels, num_distractors: int, key: PRNGKeyArray) -> Labels:
+    """Random labels in place of `num_distractors` of the labels, chosen at random."""
+    key_choice, key_label = jr.split(key)
+    chosen = jr.choice(key_choice, len(ys), (num_distractors,), replace=False)
+    return ys.at[chosen].set(jr.normal(key_label, (num_distractors, ys.shape[1])))
 
 
 def _is_zero(value: Number) -> bool:

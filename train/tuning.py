@@ -39,7 +39,7 @@ def tune(
     starts = jax.tree.unflatten(
         structure,
         [
-            (jnp.arange(NUM_STARTS) > 0).reshape(-1, *[1] * leaf.ndim) * jr.normal(k, (NUM_STARTS, *leaf.shape))
+            jr.normal(k, (NUM_STARTS, *leaf.shape)).at[0].set(0.0)  # one start is p₀ itself
             for k, leaf in zip(jr.split(key, len(leaves)), leaves, strict=True)
         ],
     )

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .errors import ConfigError
+
 Weights = Float[Array, "num_heads head_dim embed_dim"]
 Projection = Float[Array, "num_heads embed_dim head_dim"]
 Product = Float[Array, "num_heads embed_dim embed_dim"]
@@ -97,6 +99,9 @@ def draw_factors(
     `head_dim` is `embed_dim` unless given.
     """
     head_dim = embed_dim if head_dim is None else head_dim
+    for name, size in (("embed_dim", embed_dim), ("num_heads", num_heads), ("head_dim", head_dim)):
+        if size < 1:
+            raise ConfigError(f"{name} must be at least 1, got {size}")
     draw = jax.nn.initializers.variance_scaling
     project = draw(init_scale, "fan_in", "truncated_normal", in_axis=2, out_axis=1, batch_axis=0)
     gather = draw(init_scale, "fan_in", "truncated_normal", in_axis=(0, 2), out_axis=1)
@@ -140,6 +145,76 @@ class LinearSelfAttention(FactoredSelfAttention):
 
     def __call__(self, queries: Queries, context: Context) -> Queries:
         return linear_update(self.W_PV, self.W_KQ, queries, context)
+
+
+class SoftmaxSelfAttention(FactoredSelfAttention):
+    """Softmax self-attention with inverse temperature c: f(s)ᵢ = exp(c sᵢ) / Σₖ exp(c sₖ), k over the context tokens.
+
+        eⱼ ← eⱼ + Σ_heads Σᵢ W_P W_V eᵢ · softmax_i(c · eᵢᵀ W_Kᵀ W_Q eⱼ)
+
+    c = 1/√head_dim unless given. As c → ∞ each query token takes the context token of its largest score alone.
+    Vaswani et al. 2017.
+    """
+
+    W_K: Weights
+    W_Q: Weights
+    W_V: Weights
+    W_P: Projection
+    inverse_temperature: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        *,
+        embed_dim: int,
+        num_heads: int = 1,
+        head_dim: int | None = None,
+        inverse_temperature: float | None = None,
+        init_scale: float,
+        key: PRNGKeyArray,
+    ):
+        self.W_K, self.W_Q, self.W_V, self.W_P = draw_factors(
+            embed_dim=embed_dim, num_heads=num_heads, head_dim=head_dim, init_scale=init_scale, key=key
+        )
+        self.inverse_temperature = self.head_dim**-0.5 if inverse_temperature is None else inverse_temperature
+
+    def pattern(self, scores: Scores) -> Scores:
+        # The largest score goes first: times a large c, neither overflow nor rounding may blur the differences.
+        largest = scores.max(axis=-1, keepdims=True, initial=-jnp.inf)
+        return jax.nn.softmax(self.inverse_temperature * (scores - jax.lax.stop_gradient(largest)), axis=-1)
+
+
+class ReLUSelfAttention(FactoredSelfAttention):
+    """ReLU self-attention: f(s) = max(s, 0), divided by the number of context tokens where `mean_over_context`.
+
+        eⱼ ← eⱼ + Σ_heads Σᵢ W_P W_V eᵢ · relu(eᵢᵀ W_Kᵀ W_Q eⱼ)
+
+    Ahn et al. 2023 take the mean; the sum leaves the 1/N to W_P, as in `LinearSelfAttention`.
+    """
+
+    W_K: Weights
+    W_Q: Weights
+    W_V: Weights
+    W_P: Projection
+    mean_over_context: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        *,
+        embed_dim: int,
+        num_heads: int = 1,
+        head_dim: int | None = None,
+        mean_over_context: bool = False,
+        init_scale: float,
+        key: PRNGKeyArray,
+    ):
+        self.W_K, self.W_Q, self.W_V, self.W_P = draw_factors(
+            embed_dim=embed_dim, num_heads=num_heads, head_dim=head_dim, init_scale=init_scale, key=key
+        )
+        self.mean_over_context = mean_over_context
+
+    def pattern(self, scores: Scores) -> Scores:
+        pattern = jax.nn.relu(scores)
+        return pattern / scores.shape[-1] if self.mean_over_context else pattern
 
 
 class MergedLinearSelfAttention(SelfAttention):

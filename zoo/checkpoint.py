@@ -43,9 +43,7 @@ _LFS_MAGIC = b"version https://git-lfs"
 
 def list_checkpoints(pattern: str = "*") -> list[str]:
     """The names of the shipped checkpoints; `pattern` may hold wildcards."""
-    shipped = _shipped_folder()
-    names = (entry.name for entry in shipped.iterdir() if (entry / CARD_FILE).is_file()) if shipped.is_dir() else ()
-    return sorted(name for name in names if fnmatchcase(name, pattern))
+    return sorted(name for name in _shipped() if fnmatchcase(name, pattern))
 
 
 def checkpoint_folder(name: str | Path) -> Path:
@@ -53,9 +51,9 @@ def checkpoint_folder(name: str | Path) -> Path:
 
     **Raises** `UnknownNameError` where there is neither, `NotACheckpointError` for a folder that is no checkpoint.
     """
-    shipped = list_checkpoints()
+    shipped = _shipped()
     if isinstance(name, str) and name in shipped:
-        return _shipped_folder() / name
+        return shipped[name]
     path = Path(name)
     recover_folder(path)
     if not path.exists():
@@ -201,5 +199,7 @@ def _differences(card: Card, arrays: Mapping[str, Any]) -> str:
     )
 
 
-def _shipped_folder() -> Path:
-    return Path(str(files("iclzoo").joinpath("checkpoints")))
+def _shipped() -> dict[str, Path]:
+    """The folder of each shipped checkpoint by its name."""
+    entries = (Path(str(entry)) for entry in files("iclzoo.checkpoints").iterdir())
+    return {entry.name: entry for entry in entries if (entry / CARD_FILE).is_file()}

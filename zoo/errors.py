@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+if not (__package__ or "").startswith("iclzoo."):
+    raise ImportError("this folder is imported as iclzoo.zoo: a second copy of its classes would fit nothing")
+
 
 class ZooError(Exception):
     """Anything a user can put right. The command line prints it on one line."""
@@ -26,6 +29,10 @@ class ConfigError(ZooError, ValueError):
 
 class ExistsError(ZooError, FileExistsError):
     """A path that would be overwritten."""
+
+
+class HeadError(ZooError, IndexError):
+    """An attention head that a layer does not have."""
 
 
 class CheckpointError(ZooError, ValueError):

@@ -6,11 +6,17 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, PyTree
 
+from .errors import ConfigError
+
 
 class Frozen(eqx.Module):
     """An array that is saved with its model and left alone by training."""
 
     value: Array
+
+    def __check_init__(self):
+        if not eqx.is_array(self.value):
+            raise ConfigError(f"Frozen holds an array, got {type(self.value).__name__}")
 
 
 def trainable(model: PyTree) -> PyTree[bool]:

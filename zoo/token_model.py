@@ -107,9 +107,7 @@ class ConcatenatingModel(TokenModel):
     def embed(self, prompt: Prompt) -> Tokens:
         W_0 = self.W_0.value if isinstance(self.W_0, Frozen) else self.W_0
         y_query = jnp.zeros(self.output_dim, prompt.ys.dtype) if W_0 is None else -W_0 @ prompt.query
-        context = jnp.concatenate([prompt.xs, prompt.ys], axis=1)
-        query = jnp.concatenate([prompt.query, y_query])
-        return jnp.concatenate([context, query[None]])
+        return concatenate(prompt, y_query)
 
     def readout(self, token: Token) -> Prediction:
         return -token[-self.output_dim :]
@@ -126,6 +124,13 @@ def initial_query(query_init: str, output_dim: int, input_dim: int) -> QueryInit
             return jnp.zeros((output_dim, input_dim))
         case _:
             raise ValueError(f'query_init must be "zero", "known" or "learned", got {query_init!r}')
+
+
+def concatenate(prompt: Prompt, y_query: Float[Array, " output_dim"]) -> Tokens:
+    """The tokens (xᵢ, yᵢ) of the examples, and (x_query, y_query) last."""
+    context = jnp.concatenate([prompt.xs, prompt.ys], axis=1)
+    query = jnp.concatenate([prompt.query, y_query])
+    return jnp.concatenate([context, query[None]])
 
 
 def concatenated_labels(input_dim: int, output_dim: int) -> tuple[str, ...]:

@@ -88,17 +88,13 @@ def train(
     from .output import say, show, working
     from .train import recipes
     from .train.run import fit
-    from .zoo.config import to_config
 
     chosen = recipes.recipe(recipe)
     changes = {"seed": seed, "num_steps": steps}
     chosen = replace(chosen, **{name: value for name, value in changes.items() if value is not None})
     folder = output or Path("runs") / chosen.name
-    say(f"optimiser: {to_config(chosen.optimiser)}")
-    with working(f"tuning {', '.join(chosen.baselines)}"):
-        probe = standard_probe(chosen)
     try:
-        fit(chosen, folder, probe=probe, resume=resume)
+        fit(chosen, folder, probe=standard_probe(chosen), resume=resume)
     except KeyboardInterrupt:
         say(f"stopped; the state is saved. Go on with: iclzoo train {recipe} -o {folder} --resume")
         raise typer.Exit(130) from None

@@ -38,6 +38,16 @@ class GradientDescent(eqx.Module):
         return self.weights(prompt) @ prompt.query
 
 
+def averaging(step_size=1.0) -> GradientDescent:
+    """Averaging, which is one step of gradient descent from zero: the weights are the mean of yᵢ xᵢᵀ, times η.
+
+        ŷ = η (1/N) Σᵢ yᵢ xᵢᵀ x_query
+
+    For inputs of identity covariance η = 1 makes the weights unbiased. A baseline of Garg et al. 2022.
+    """
+    return GradientDescent(step_size)
+
+
 class GradientDescentPlusPlus(eqx.Module):
     """`num_steps` steps of GD++: gradient descent from zero on inputs that are transformed after every step.
 

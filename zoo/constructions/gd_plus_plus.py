@@ -7,7 +7,8 @@ from jaxtyping import Array, Float
 
 from ..attention import LinearSelfAttention
 from ..token_model import ConcatenatingModel
-from .gd import StepSizes, stack_layers, with_weights
+from .gd import StepSizes
+from .write import linear_attention, stack_layers
 
 
 def gd_plus_plus_attention(
@@ -27,7 +28,7 @@ def gd_plus_plus_attention(
     x_block = jnp.concatenate([jnp.ones(input_dim), jnp.zeros(output_dim)])
     y_block = 1 - x_block
     select_x = jnp.diag(x_block)
-    return with_weights(
+    return linear_attention(
         W_K=select_x,
         W_Q=select_x,
         W_V=jnp.diag(x_block - y_block),

@@ -1,0 +1,251 @@
+"""The trainer: one compiled loop, runs that can be cut anywhere, and a log without gaps."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+from helpers import trees_equal
+from iclzoo.train.loop import compile_advance, initial_model, start
+from iclzoo.train.optimiser import Adam
+from iclzoo.train.recipe import Recipe
+from iclzoo.train.recipes import list_recipes, recipe
+from iclzoo.train.run import fit
+from iclzoo.train.schedule import Ends, Every, Logarithmic
+from iclzoo.train.step_size import optimal_step_size
+from iclzoo.train.tasks import LinearRegression
+from iclzoo.zoo.checkpoint import load, read_card
+from iclzoo.zoo.config import from_config, to_config
+from iclzoo.zoo.errors import ConfigError, RunError, UnknownNameError
+from iclzoo.zoo.frozen import Frozen, trainable
+from iclzoo.zoo.registry import create
+
+TINY = Recipe(
+    name="tiny",
+    model="lsa",
+    hyperparameters={"input_dim": 3, "init_scale": 0.02},
+    task=LinearRegression(input_dim=3, num_examples=5),
+    optimiser=Adam(learning_rate=0.01, schedule="cosine", warmup_steps=7),
+    batch_size=64,
+    num_steps=200,
+    log=Every(30),
+    keep=Logarithmic(3),
+)
+
+
+# A recipe for a few steps.
+SHORT = replace(TINY, optimiser=Adam(), num_steps=3)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def standard_promotion():
+    """Optax's schedules multiply integers with floats, which strict promotion forbids."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    return fit(TINY, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "num_steps", "steps"),
+    [
+        (Every(300), 1000, (0, 300, 600, 900, 1000)),
+        (Every(250), 1000, (0, 250, 500, 750, 1000)),
+        (Logarithmic(3), 100, (0, 1, 2, 5, 10, 22, 46, 100)),
+        (Logarithmic(5), 1, (0, 1)),
+        (Ends(), 7, (0, 7)),
+    ],
+)
+def test_schedules_keep_the_first_and_the_last_step(schedule, num_steps, steps):
+    assert schedule.steps(num_steps) == steps
+
+
+def test_training_lowers_the_loss(uninterrupted):
+    assert (
+        uninterrupted.log[-1]["half_mse"]
+        < 1.02 * optimal_step_size(TINY.task).half_mse
+        < uninterrupted.log[0]["half_mse"]
+    )
+    assert [row["step"] for row in uninterrupted.log] == [0, 30, 60, 90, 120, 150, 180, 200]
+    assert sorted(uninterrupted.steps) == [0, 1, 2, 5, 10, 22, 46, 100, 200]
+    assert trees_equal(uninterrupted.steps[0], initial_model(TINY))
+    assert trees_equal(uninterrupted.steps[200], uninterrupted.model)
+
+
+def test_the_loop_equals_single_steps_bit_for_bit():
+    advance = compile_advance(TINY)
+    state, losses = advance(start(TINY), 20)
+    assert np.isfinite(losses[:20]).all()
+    assert np.isnan(losses[20:]).all()
+    single, single_losses = start(TINY), []
+    for step in range(1, 21):
+        single, loss = advance(single, step)
+        single_losses.append(loss[0])
+    assert trees_equal(state, single)
+    assert jnp.array_equal(losses[:20], jnp.stack(single_losses))
+
+
+def test_a_run_is_compiled_once_and_its_batches_differ():
+    traces = []
+
+    class Counting(LinearRegression):
+        def sample(self, key):
+            traces.append(key)
+            return LinearRegression.sample(self, key)
+
+    advance = compile_advance(replace(TINY, task=Counting(input_dim=3, num_examples=5)))
+    state, first = advance(start(TINY), 1)
+    for until in (2, 10, 11, 100):
+        state, losses = advance(state, until)
+    assert len(traces) == 1
+    assert len(set(np.asarray(losses)[:89].tolist())) == 89
+
+
+def test_cut_and_resumed_equals_uninterrupted(uninterrupted, tmp_path):
+    """200 steps = 100 + an interruption + 100, bit for bit, with one log."""
+
+    def interrupt(model, calls=iter(range(100))):
+        if next(calls) == 4:
+            raise KeyboardInterrupt
+        return {}
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(TINY, tmp_path, probe=interrupt, progress=False)
+    assert not (tmp_path / "config.json").exists()
+    resumed = fit(TINY, tmp_path, resume=True, progress=False)
+    assert trees_equal(resumed.model, uninterrupted.model)
+    assert resumed.log == uninterrupted.log
+    assert [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()] == uninterrupted.log
+    assert read_card(tmp_path).steps == tuple(sorted(uninterrupted.steps))
+    for step, model in uninterrupted.steps.items():
+        assert trees_equal(load(tmp_path, step=step), model)
+
+
+CHILD = """
+import sys
+from iclzoo.train.run import fit
+from iclzoo.train import run
+from test_training import TINY
+run.SAVE_SECONDS = run.UPDATE_SECONDS = 0.0
+fit(TINY, sys.argv[1], resume=True, progress=False)
+"""
+
+
+@pytest.mark.parametrize("delays", [(0.05, 0.15, 0.3)])
+def test_killed_at_random_moments_equals_uninterrupted(uninterrupted, tmp_path, delays):
+    """SIGKILL some time after the first step is on disk, again and again, saving after every step."""
+    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
+    for delay in delays:
+        child = subprocess.Popen([sys.executable, "-c", CHILD, tmp_path], env=environment)
+        before = (tmp_path / "state.safetensors").read_bytes() if (tmp_path / "run.json").exists() else b""
+        while child.poll() is None and (
+            not (tmp_path / "state.safetensors").exists() or (tmp_path / "state.safetensors").read_bytes() == before
+        ):
+            time.sleep(0.01)
+        time.sleep(delay)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    resumed = fit(TINY, tmp_path, resume=True, progress=False)
+    assert trees_equal(resumed.model, uninterrupted.model)
+    assert resumed.log == uninterrupted.log
+    assert trees_equal(load(tmp_path), uninterrupted.model)
+
+
+def test_a_finished_run_resumes_to_itself(tmp_path):
+    first = fit(TINY, tmp_path, progress=False)
+    again = fit(TINY, tmp_path, resume=True, progress=False)
+    assert trees_equal(first.model, again.model)
+    assert first.log == again.log
+
+
+def test_a_run_is_not_overwritten_mixed_or_shared(tmp_path):
+    fit(SHORT, tmp_path / "run", progress=False)
+    with pytest.raises(RunError, match="--resume"):
+        fit(SHORT, tmp_path / "run", progress=False)
+    with pytest.raises(RunError, match="another recipe: num_steps, seed differ"):
+        fit(replace(SHORT, num_steps=5, seed=7), tmp_path / "run", resume=True, progress=False)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("mine")
+    with pytest.raises(RunError, match=r"not empty \(notes\.txt\)"):
+        fit(TINY, tmp_path / "other", progress=False)
+
+    def second(model):
+        with pytest.raises(RunError, match="in use by another process"):
+            fit(TINY, tmp_path / "shared", progress=False)
+        return {}
+
+    fit(SHORT, tmp_path / "shared", probe=second, progress=False)
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_last_good_state(tmp_path):
+    wild = replace(TINY, optimiser=Adam(learning_rate=1e30))
+    with pytest.raises(RunError, match=r"not finite at step \d+; the state of step \d+ is kept.*smaller learning_rate"):
+        fit(wild, tmp_path, progress=False)
+    assert (tmp_path / "state.safetensors").exists()
+    assert not (tmp_path / "config.json").exists()
+
+
+def test_frozen_arrays_are_saved_but_not_trained():
+    model = create("lsa", input_dim=3, query_init="known", key=jr.key(0))
+    model = eqx.tree_at(lambda m: m.W_0, model, Frozen(jnp.ones((1, 3))))
+    assert trainable(model).W_0.value is False
+    known = fit(replace(SHORT, hyperparameters={"input_dim": 3, "query_init": "known"}), progress=False)
+    learned = fit(
+        replace(SHORT, hyperparameters={"input_dim": 3, "query_init": "learned", "init_scale": 1.0}), progress=False
+    )
+    assert not known.model.W_0.value.any()
+    assert learned.model.W_0.any()
+
+
+def test_weights_shared_over_loops_stay_one_set(tmp_path):
+    looped = replace(SHORT, model="recurrent_lsa", hyperparameters={"input_dim": 3, "num_loops": 5})
+    model = fit(looped, tmp_path, progress=False).model
+    assert len(jax.tree.leaves(model)) == 4
+    assert len(jax.tree.leaves(load(tmp_path))) == 4
+
+
+def test_recipes_are_found_by_name_and_come_back_from_their_cards():
+    for name in list_recipes():
+        chosen = recipe(name)
+        assert chosen.name == name
+        assert to_config(from_config(json.loads(json.dumps(to_config(chosen))))) == to_config(chosen)
+    with pytest.raises(UnknownNameError, match="did you mean 'lsa-fast'"):
+        recipe("lsa-fats")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"kind": "adam", "learning_rte": 0.1}, "did you mean 'learning_rate'"),
+        ({"kind": "adamm"}, "did you mean 'adam'"),
+        ({"kind": "every"}, "needs the setting 'interval'"),
+        ({"kind": "every", "interval": 0}, "at least 1"),
+        ({"kind": "linear_regression", "num_examples": 0}, "at least 1"),
+        ({"kind": "recipe", "name": "x", "model": "lsa", "batch_size": 0}, "at least 1"),
+        (
+            {
+                "kind": "recipe",
+                "name": "x",
+                "model": "lsa",
+                "num_steps": 7,
+                "optimiser": {"kind": "adam", "warmup_steps": 7},
+            },
+            "fewer",
+        ),
+    ],
+)
+def test_bad_settings(config, message):
+    with pytest.raises((ConfigError, UnknownNameError), match=message):
+        from_config(config)

@@ -1,0 +1,42 @@
+"""Gradient descent through a fixed matrix instead of a step size."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..prompt import Prompt
+
+Preconditioner = Float[Array, "input_dim input_dim"] | Float[Array, "num_steps input_dim input_dim"]
+
+
+class PreconditionedGradientDescent(eqx.Module):
+    """`num_steps` steps of preconditioned gradient descent on L(W) = 1/(2N) Σᵢ ‖W xᵢ − yᵢ‖², from zero.
+
+        W ← W − (1/N) Σᵢ (W xᵢ − yᵢ) xᵢᵀ P_k,   ŷ = W x_query
+
+    `preconditioner` is one P for every step, or one for each. One step is ŷ = (1/N) Σᵢ yᵢ xᵢᵀ P x_query; with P = Γ⁻¹ it is the
+    best there is on average (`optimal_preconditioner` in `train/step_size.py`), and with P = ηI gradient descent.
+    Ahn et al. 2023; Zhang et al. 2024.
+    """
+
+    preconditioner: Preconditioner
+    num_steps: int = eqx.field(static=True)
+
+    def __init__(self, preconditioner, *, num_steps: int = 1):
+        P = jnp.asarray(preconditioner, jnp.result_type(float))
+        if P.ndim not in (2, 3) or P.shape[-2] != P.shape[-1] or P.shape[:-2] not in ((), (num_steps,)):
+            raise ValueError(
+                f"preconditioner must be one square matrix or {num_steps} (one a step), got shape {P.shape}"
+            )
+        self.preconditioner, self.num_steps = P, num_steps
+
+    def weights(self, prompt: Prompt) -> Float[Array, "output_dim input_dim"]:
+        """W after the last step."""
+        W = jnp.zeros((prompt.output_dim, prompt.input_dim), prompt.xs.dtype)
+        for P in jnp.broadcast_to(self.preconditioner, (self.num_steps, *self.preconditioner.shape[-2:])):
+            residuals = prompt.xs @ W.T - prompt.ys
+            W = W - residuals.T @ prompt.xs @ P / prompt.num_examples
+        return W
+
+    def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
+        return self.weights(prompt) @ prompt.query

@@ -1,0 +1,87 @@
+"""Predictions that average the labels of the examples near the query, with no model of the function."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..errors import ShapeError
+from ..prompt import Prompt
+
+Weights = Float[Array, " num_examples"]
+
+
+class KNearestNeighbours(eqx.Module):
+    """The mean label of the `num_neighbours` examples nearest to the query; of two equally near, the earlier one counts.
+
+    ŷ = (1/k) Σ_{i ∈ N_k} yᵢ,   N_k the k examples of least ‖xᵢ − x_query‖₂
+
+    With k = 1 the limit of `NadarayaWatson` as h → 0. A baseline of Garg et al. 2022.
+    """
+
+    num_neighbours: int = eqx.field(static=True)
+
+    def __init__(self, num_neighbours: int):
+        if num_neighbours < 1:
+            raise ValueError(f"num_neighbours must be at least 1, got {num_neighbours}")
+        self.num_neighbours = num_neighbours
+
+    def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
+        """**Raises** `ShapeError` if the prompt has fewer than `num_neighbours` examples."""
+        if self.num_neighbours > prompt.num_examples:
+            raise ShapeError(
+                f"the mean of {self.num_neighbours} neighbours needs as many examples, but the prompt has {prompt.num_examples}"
+            )
+        _, nearest = jax.lax.top_k(-squared_distances(prompt), self.num_neighbours)
+        return prompt.ys[nearest].mean(axis=0)
+
+
+class NadarayaWatson(eqx.Module):
+    """Kernel smoothing with a Gaussian kernel of width `bandwidth` = h > 0.
+
+        ŷ = Σᵢ yᵢ K(xᵢ, x_query) / Σᵢ K(xᵢ, x_query),   K(x, x′) = exp(−‖x − x′‖² / 2h²)
+
+    The label of the nearest example as h → 0, the mean label as h → ∞; neither limit overflows. Nadaraya 1964; Watson 1964.
+    """
+
+    bandwidth: Float[Array, ""]
+
+    def __init__(self, bandwidth):
+        self.bandwidth = jnp.asarray(bandwidth, jnp.result_type(float))
+
+    def weights(self, prompt: Prompt) -> Weights:
+        """The share of each example in the prediction."""
+        distances = squared_distances(prompt)
+        # The nearest example gets exactly 0 whatever h is; h² is never formed, for it may underflow.
+        return jax.nn.softmax((distances.min() - distances) / self.bandwidth / self.bandwidth / 2)
+
+    def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
+        return self.weights(prompt) @ prompt.ys
+
+
+class SoftmaxSmoother(eqx.Module):
+    """Kernel smoothing with the exponential of an inner product: what one softmax attention head with identity weights computes.
+
+        ŷ = Σᵢ yᵢ softmaxᵢ(c xᵢᵀ x_query)
+
+    As the inverse temperature c → ∞ it gives the label of the largest inner product. That is the nearest neighbour only where all
+    ‖xᵢ‖ are equal; then it is `NadarayaWatson` with h = c^(−1/2) at every c, because ‖xᵢ − x‖² = ‖xᵢ‖² + ‖x‖² − 2 xᵢᵀx.
+    """
+
+    inverse_temperature: Float[Array, ""]
+
+    def __init__(self, inverse_temperature):
+        self.inverse_temperature = jnp.asarray(inverse_temperature, jnp.result_type(float))
+
+    def weights(self, prompt: Prompt) -> Weights:
+        """The share of each example in the prediction."""
+        scores = prompt.xs @ prompt.query
+        return jax.nn.softmax(self.inverse_temperature * (scores - scores.max()))
+
+    def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
+        return self.weights(prompt) @ prompt.ys
+
+
+def squared_distances(prompt: Prompt) -> Weights:
+    """‖xᵢ − x_query‖² of each example."""
+    return ((prompt.xs - prompt.query[None]) ** 2).sum(axis=1)

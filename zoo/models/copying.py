@@ -1,0 +1,86 @@
+"""M8: attention over separate tokens for x and y, which must be copied together before anything can be learned."""
+
+import equinox as eqx
+import jax.random as jr
+from jaxtyping import PRNGKeyArray
+
+from ..attention import LinearSelfAttention, SoftmaxSelfAttention
+from ..interleaving import InterleavingModel
+from ..registry import register
+
+
+@register("copying_transformer")
+class CopyingTransformer(InterleavingModel):
+    """Softmax self-attention layers that copy labels to their inputs, then linear ones that take steps of gradient descent.
+
+        eⱼ ← eⱼ + Σ_heads Σᵢ W_PV⁽ᵏ⁾ eᵢ · f⁽ᵏ⁾(eᵢᵀ W_KQ⁽ᵏ⁾ eⱼ),  k = 1 … num_layers
+
+    f is softmax in the first `num_softmax_layers` layers, where `inverse_temperature` is 1/√head_dim unless given, and the
+    identity in the others. von Oswald et al. 2023, Proposition 3 and Figure 5.
+    """
+
+    layers: tuple[SoftmaxSelfAttention | LinearSelfAttention, ...]
+    input_dim: int = eqx.field(static=True)
+    output_dim: int = eqx.field(static=True)
+    num_softmax_layers: int = eqx.field(static=True)
+    inverse_temperature: float | None = eqx.field(static=True)
+    positions: str = eqx.field(static=True)
+    position_dim: int = eqx.field(static=True)
+    query_in_context: bool = eqx.field(static=True)
+    init_scale: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        *,
+        input_dim: int = 10,
+        output_dim: int = 1,
+        num_layers: int = 2,
+        num_softmax_layers: int = 1,
+        num_heads: int = 1,
+        head_dim: int | None = None,
+        inverse_temperature: float | None = None,
+        positions: str = "sinusoidal",
+        position_dim: int = 10,
+        query_in_context: bool = False,
+        init_scale: float = 0.02,
+        key: PRNGKeyArray,
+    ):
+        """Weights are drawn with variance `init_scale` / `num_layers` / fan-in.
+
+        **Raises** `ValueError` if there are more softmax layers than layers.
+        """
+        if not 0 <= num_softmax_layers <= num_layers:
+            raise ValueError(f"num_softmax_layers must be from 0 to {num_layers}, got {num_softmax_layers}")
+        keys = jr.split(key, num_layers)
+        size = {
+            "embed_dim": max(input_dim, output_dim) + position_dim,
+            "num_heads": num_heads,
+            "head_dim": head_dim,
+            "init_scale": init_scale / num_layers,
+        }
+        copying = (
+            SoftmaxSelfAttention(**size, inverse_temperature=inverse_temperature, key=layer_key)
+            for layer_key in keys[:num_softmax_layers]
+        )
+        learning = (LinearSelfAttention(**size, key=layer_key) for layer_key in keys[num_softmax_layers:])
+        self.layers = (*copying, *learning)
+        self.input_dim, self.output_dim = input_dim, output_dim
+        self.num_softmax_layers, self.inverse_temperature = num_softmax_layers, inverse_temperature
+        self.positions, self.position_dim = positions, position_dim
+        self.query_in_context, self.init_scale = query_in_context, init_scale
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.layers)
+
+    @property
+    def num_heads(self) -> int:
+        return self.layers[0].num_heads
+
+    @property
+    def head_dim(self) -> int:
+        return self.layers[0].head_dim
+
+    @property
+    def stack(self) -> tuple[SoftmaxSelfAttention | LinearSelfAttention, ...]:
+        return self.layers

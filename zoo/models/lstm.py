@@ -1,0 +1,157 @@
+"""M9: stacks of LSTMs that read the examples one after the other and the query last."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..prompt import Prompt
+from ..registry import register
+from ..token_model import Prediction, check_dimensions, concatenate
+
+Sequence = Float[Array, "num_tokens dim"]
+
+
+def run(cell: eqx.nn.LSTMCell, tokens: Sequence) -> Float[Array, "num_tokens hidden_size"]:
+    """The hidden state after each token, from a state of zeros."""
+
+    def step(state, token):
+        state = cell(token, state)
+        return state, state[0]
+
+    zero = jnp.zeros(cell.hidden_size, tokens.dtype)
+    _, hidden = jax.lax.scan(step, (zero, zero), tokens)
+    return hidden
+
+
+def run_backward(cell: eqx.nn.LSTMCell, tokens: Sequence) -> Float[Array, "num_tokens hidden_size"]:
+    """`run` from the last token to the first: entry i has seen the tokens from i on."""
+    return run(cell, tokens[::-1])[::-1]
+
+
+@register("lstm")
+class LSTM(eqx.Module):
+    """`num_layers` LSTMs, each reading the whole hidden sequence of the one before.
+
+        e₁ … e_N = (xᵢ, yᵢ),  e_{N+1} = (x_query, 0),  h⁽ᵏ⁾ = LSTM⁽ᵏ⁾(h⁽ᵏ⁻¹⁾) with h⁽⁰⁾ = e,  ŷ = A h_query + a
+
+    The read-out is a linear map of the last layer's hidden state at the query, the last token. The order of the examples
+    matters. Hochreiter and Schmidhuber 1997; compared with gradient descent in a study that reproduces von Oswald et al. 2023.
+    """
+
+    cells: tuple[eqx.nn.LSTMCell, ...]
+    readout: eqx.nn.Linear
+    input_dim: int = eqx.field(static=True)
+    output_dim: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        *,
+        input_dim: int = 10,
+        output_dim: int = 1,
+        num_layers: int = 1,
+        hidden_size: int = 64,
+        key: PRNGKeyArray,
+    ):
+        """Weights are drawn as Equinox draws them, uniform within ±1/√hidden_size."""
+        key_readout, *keys = jr.split(key, num_layers + 1)
+        sizes = [input_dim + output_dim] + [hidden_size] * (num_layers - 1)
+        self.cells = tuple(eqx.nn.LSTMCell(size, hidden_size, key=k) for size, k in zip(sizes, keys, strict=True))
+        self.readout = eqx.nn.Linear(hidden_size, output_dim, key=key_readout)
+        self.input_dim, self.output_dim = input_dim, output_dim
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.cells)
+
+    @property
+    def hidden_size(self) -> int:
+        return self.cells[0].hidden_size
+
+    @property
+    def has_positions(self) -> bool:
+        return True
+
+    def hidden(self, tokens: Sequence) -> Float[Array, "num_tokens hidden_size"]:
+        """The last layer's hidden state at each token; it depends on this token and those before it."""
+        for cell in self.cells:
+            tokens = run(cell, tokens)
+        return tokens
+
+    def __call__(self, prompt: Prompt) -> Prediction:
+        """The prediction for the query of one prompt.
+
+        **Raises** `ShapeError` if the prompt has other dimensions than the model reads.
+        """
+        check_dimensions(self, prompt)
+        tokens = concatenate(prompt, jnp.zeros(self.output_dim, prompt.ys.dtype))
+        return self.readout(self.hidden(tokens)[-1])
+
+
+@register("bidirectional_lstm")
+class BidirectionalLSTM(eqx.Module):
+    """`num_layers` pairs of LSTMs that read the tokens of `LSTM` in both directions; the next layer reads both.
+
+        h⁽ᵏ⁾ = [f⁽ᵏ⁾, b⁽ᵏ⁾],  f⁽ᵏ⁾ = LSTM→⁽ᵏ⁾(h⁽ᵏ⁻¹⁾),  b⁽ᵏ⁾ = LSTM←⁽ᵏ⁾(h⁽ᵏ⁻¹⁾),  ŷ = A [f_query, b₁] + a
+
+    The read-out is a linear map of the last layer's final states, that of the forward direction at the query and that of the
+    backward direction at the first example: each has read every token. At the query, the backward direction has read
+    nothing but the query. Schuster and Paliwal 1997.
+    """
+
+    forward_cells: tuple[eqx.nn.LSTMCell, ...]
+    backward_cells: tuple[eqx.nn.LSTMCell, ...]
+    readout: eqx.nn.Linear
+    input_dim: int = eqx.field(static=True)
+    output_dim: int = eqx.field(static=True)
+
+    def __init__(
+        self,
+        *,
+        input_dim: int = 10,
+        output_dim: int = 1,
+        num_layers: int = 1,
+        hidden_size: int = 64,
+        key: PRNGKeyArray,
+    ):
+        """Weights are drawn as Equinox draws them, uniform within ±1/√hidden_size."""
+        key_readout, key_forward, key_backward = jr.split(key, 3)
+        sizes = [input_dim + output_dim] + [2 * hidden_size] * (num_layers - 1)
+        self.forward_cells, self.backward_cells = (
+            tuple(
+                eqx.nn.LSTMCell(size, hidden_size, key=k)
+                for size, k in zip(sizes, jr.split(direction, num_layers), strict=True)
+            )
+            for direction in (key_forward, key_backward)
+        )
+        self.readout = eqx.nn.Linear(2 * hidden_size, output_dim, key=key_readout)
+        self.input_dim, self.output_dim = input_dim, output_dim
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.forward_cells)
+
+    @property
+    def hidden_size(self) -> int:
+        return self.forward_cells[0].hidden_size
+
+    @property
+    def has_positions(self) -> bool:
+        return True
+
+    def hidden(self, tokens: Sequence) -> Float[Array, "num_tokens two_hidden_size"]:
+        """The last layer's hidden states at each token, forward then backward; together they depend on every token."""
+        for forward, backward in zip(self.forward_cells, self.backward_cells, strict=True):
+            tokens = jnp.concatenate([run(forward, tokens), run_backward(backward, tokens)], axis=1)
+        return tokens
+
+    def __call__(self, prompt: Prompt) -> Prediction:
+        """The prediction for the query of one prompt.
+
+        **Raises** `ShapeError` if the prompt has other dimensions than the model reads.
+        """
+        check_dimensions(self, prompt)
+        hidden = self.hidden(concatenate(prompt, jnp.zeros(self.output_dim, prompt.ys.dtype)))
+        final = jnp.concatenate([hidden[-1, : self.hidden_size], hidden[0, self.hidden_size :]])
+        return self.readout(final)

@@ -1,0 +1,88 @@
+"""M4: a multi-layer perceptron, then one layer of linear self-attention."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+from jaxtyping import PRNGKeyArray
+
+from ..attention import LinearSelfAttention
+from ..mlp import MLPEmbedding
+from ..prompt import Prompt
+from ..registry import register
+from ..token_model import Prediction, Token, TokenModel, Tokens, concatenate
+
+
+@register("mlp_lsa")
+class MLPLSA(TokenModel):
+    """Each token goes through an affine embedding and a residual MLP m; one linear self-attention layer follows.
+
+        eᵢ = m(xᵢ, yᵢ),  e_query = m(x_query, 0),  ŷ = −[e_query + Σ_heads W_PV (Σᵢ eᵢ eᵢᵀ) W_KQ e_query]_y
+
+    where [·]_y are the last `output_dim` entries. Trained, it takes a step of gradient descent on a linear read-out of the
+    features. von Oswald et al. 2023, Proposition 2, Figure 4 and appendix A.7.
+    """
+
+    embedding: MLPEmbedding
+    attention: LinearSelfAttention
+    input_dim: int = eqx.field(static=True)
+    output_dim: int = eqx.field(static=True)
+    query_in_context: bool = eqx.field(static=True)
+    init_scale: float = eqx.field(static=True)
+
+    def __init__(
+        self,
+        *,
+        input_dim: int = 1,
+        output_dim: int = 1,
+        embed_dim: int = 40,
+        hidden_dim: int = 160,
+        num_heads: int = 1,
+        head_dim: int | None = None,
+        query_in_context: bool = False,
+        init_scale: float = 0.002,
+        key: PRNGKeyArray,
+    ):
+        """**Raises** `ValueError` if the embedding is too small to hold a prediction."""
+        if embed_dim < output_dim:
+            raise ValueError(f"embed_dim must be at least output_dim, got {embed_dim} and {output_dim}")
+        key_embedding, key_attention = jr.split(key)
+        self.embedding = MLPEmbedding(
+            in_dim=input_dim + output_dim,
+            embed_dim=embed_dim,
+            hidden_dim=hidden_dim,
+            init_scale=init_scale,
+            key=key_embedding,
+        )
+        self.attention = LinearSelfAttention(
+            embed_dim=embed_dim, num_heads=num_heads, head_dim=head_dim, init_scale=init_scale, key=key_attention
+        )
+        self.input_dim, self.output_dim = input_dim, output_dim
+        self.query_in_context, self.init_scale = query_in_context, init_scale
+
+    @property
+    def embed_dim(self) -> int:
+        return self.embedding.embed_dim
+
+    @property
+    def hidden_dim(self) -> int:
+        return self.embedding.hidden_dim
+
+    @property
+    def num_heads(self) -> int:
+        return self.attention.num_heads
+
+    @property
+    def head_dim(self) -> int:
+        return self.attention.head_dim
+
+    @property
+    def stack(self) -> tuple[LinearSelfAttention, ...]:
+        return (self.attention,)
+
+    def embed(self, prompt: Prompt) -> Tokens:
+        y_query = jnp.zeros(self.output_dim, prompt.ys.dtype)
+        return jax.vmap(self.embedding)(concatenate(prompt, y_query))
+
+    def readout(self, token: Token) -> Prediction:
+        return -token[-self.output_dim :]
