@@ -17,6 +17,8 @@ from .weights import Products, fix_gauge, products
 # Negative red, zero white, positive blue: safe for colour-blind readers.
 COLOURS = LinearSegmentedColormap.from_list("iclzoo", ["#8f1021", "#dd6f59", "#ffffff", "#5a9bc9", "#0b3a6f"])
 LARGEST_ANNOTATED = 12
+MOST_TICKS = 24
+TALLEST = 200.0  # inches: a figure of many heads has smaller panels
 
 _SIDES = {"W_KQ": ("key side", "query side"), "W_PV": ("output", "input")}
 _TITLES = {"W_KQ": r"$W_{KQ}$", "W_PV": r"$W_{PV}$"}
@@ -61,8 +63,8 @@ def product_heatmap(
         square=True,
         cbar=colour_bar,
         cbar_kws={"shrink": 0.8},
-        xticklabels=list(labels) or "auto",
-        yticklabels=list(labels) or "auto",
+        xticklabels=False,  # seaborn would draw the whole figure to see whether they overlap
+        yticklabels=False,
         linewidths=0.4 if small else 0.0,
         linecolor="0.92",
         ax=ax,
@@ -73,8 +75,11 @@ def product_heatmap(
     left, below = _SIDES[product]
     ax.set(ylabel=left, xlabel=below)
     ax.set_title(title, fontsize="medium")
-    ax.tick_params(axis="x", rotation=90 if len(matrix) > LARGEST_ANNOTATED else 0)
-    ax.tick_params(axis="y", rotation=0)
+    if labels:
+        places = np.arange(0, len(labels), 1 + len(labels) // MOST_TICKS)
+        ticks = [labels[place] for place in places]
+        ax.set_xticks(places + 0.5, ticks, rotation=90 if len(matrix) > LARGEST_ANNOTATED else 0)
+        ax.set_yticks(places + 0.5, ticks)
     return ax
 
 
@@ -104,7 +109,7 @@ def heatmap(
         for name, layer in zip(names, pair, strict=False)
     ]
     limit = symmetric_limit([matrix for _, layer, h in rows for matrix in (layer.W_KQ[h], layer.W_PV[h])])
-    size = 0.36 * min(max(len(layer.labels) for layer in read[0]), 24) + 1.0
+    size = min(0.36 * min(max(len(layer.labels) for layer in read[0]), 24) + 1.0, TALLEST / len(rows))
     figure = Figure(figsize=(2 * size + 0.8, len(rows) * size), layout="constrained")
     axes = figure.subplots(len(rows), 2, squeeze=False)
     for axes_of_row, (name, layer, h) in zip(axes, rows, strict=True):

@@ -10,6 +10,7 @@ import jax.random as jr
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
+from ..zoo.errors import ContractError
 from ..zoo.frozen import trainable
 from ..zoo.registry import create
 from .losses import half_mse
@@ -34,6 +35,7 @@ Advance = Callable[[State, int], tuple[State, Float[Array, " max_steps"]]]
 def start(recipe: Recipe) -> State:
     """The state before the first step: a fresh model from the recipe's seed."""
     model = initial_model(recipe)
+    check_prediction(model, recipe)
     parameters = eqx.filter(model, trainable(model))
     return State(model, recipe.optimiser.build(recipe.num_steps).init(parameters), jnp.zeros((), jnp.int32))
 
@@ -42,6 +44,17 @@ def initial_model(recipe: Recipe) -> Any:
     """The untrained model: step 0 of the recipe."""
     key_model, _ = jr.split(jr.key(recipe.seed))
     return create(recipe.model, key=key_model, **recipe.hyperparameters)
+
+
+def check_prediction(model: Any, recipe: Recipe) -> None:
+    """`ContractError` unless `model` predicts one target of the recipe's task, `ShapeError` unless it reads its prompts."""
+    prompt, target = eqx.filter_eval_shape(recipe.task.sample, jr.key(0))
+    prediction = eqx.filter_eval_shape(lambda m, p: m(p), model, prompt)
+    if prediction.shape != target.shape:
+        raise ContractError(
+            f"model {recipe.model!r} breaks the contract: its prediction must have shape {target.shape}, [output_dim], "
+            f"but has got {prediction.shape}"
+        )
 
 
 def compile_advance(recipe: Recipe) -> Advance:

@@ -2,10 +2,15 @@
 
 from fnmatch import fnmatchcase
 
+import equinox as eqx
+import jax.random as jr
+
 from ..zoo.errors import unknown_name
+from ..zoo.registry import create, list_models
 from .optimiser import Adam
 from .recipe import Recipe
 from .schedule import Every, Logarithmic
+from .tasks import LinearRegression
 
 # The optimiser of the paper's code: Adam with b2 = 0.98, the gradient clipped to a global norm of 10.
 PAPER_ADAM = Adam(learning_rate=0.001, b2=0.98, eps=1e-8, clip_norm=10.0)
@@ -70,7 +75,14 @@ def list_recipes(pattern: str = "*") -> list[str]:
 
 
 def recipe(name: str) -> Recipe:
-    """The recipe of that name. **Raises** `UnknownNameError`, with the closest matches."""
-    if name not in _BY_NAME:
-        raise unknown_name("recipe", name, _BY_NAME)
-    return _BY_NAME[name]
+    """The recipe of that name; the name of a model stands for the default protocol on that model.
+
+    **Raises** `UnknownNameError`, with the closest matches.
+    """
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    if name not in list_models():
+        raise unknown_name("recipe or model", name, {*_BY_NAME, *list_models()})
+    model = eqx.filter_eval_shape(lambda: create(name, key=jr.key(0)))
+    task = LinearRegression(input_dim=model.input_dim, output_dim=model.output_dim)
+    return Recipe(name=name, model=name, task=task, description=f"The model {name!r}, trained by the default protocol.")

@@ -29,6 +29,11 @@ def setting(kind: str) -> Callable[[type[Settings]], type[Settings]]:
     return add
 
 
+def kinds() -> dict[str, type]:
+    """Every class of settings by its kind."""
+    return dict(_kinds)
+
+
 def to_config(value: Any) -> Any:
     """`value` as JSON holds it: numbers, strings, lists, and an object for each setting."""
     if is_dataclass(value) and not isinstance(value, type):

@@ -51,9 +51,10 @@ def check_contract(name: str, cls: type) -> None:
             raise ContractError(f"model {name!r} ({cls.__qualname__}) breaks the contract: {clause}")
 
     require(issubclass(cls, eqx.Module), "it must be an equinox.Module")
-    require(callable(getattr(cls, "__call__", None)), "it must define __call__(prompt) -> prediction")  # noqa: B004
+    require(any("__call__" in vars(base) for base in cls.__mro__), "it must define __call__(prompt) -> prediction")
     parameters = _init_parameters(cls)
-    require("key" in parameters, "__init__ must take a keyword-only `key`")
+    for needed in ("key", "input_dim", "output_dim"):
+        require(needed in parameters, f"__init__ must take a keyword-only `{needed}`")
     for parameter in parameters.values():
         require(
             parameter.kind is Parameter.KEYWORD_ONLY,
@@ -64,7 +65,9 @@ def check_contract(name: str, cls: type) -> None:
             require(required, "`key` must have no default")
         else:
             require(not required, f"every hyperparameter must have a default, but `{parameter.name}` has none")
-            known = parameter.name in cls.__annotations__ or hasattr(cls, parameter.name)
+            known = hasattr(cls, parameter.name) or any(
+                parameter.name in base.__annotations__ for base in cls.__mro__[:-1]
+            )
             require(known, f"the hyperparameter `{parameter.name}` must be a field or property of the model")
 
 
@@ -101,7 +104,15 @@ def create(name: str, *, key: PRNGKeyArray, **hyperparameters: Any) -> Any:
     for given in hyperparameters:
         if given not in known:
             raise ConfigError(f"model {name!r} has no hyperparameter {given!r}; {closest(given, known)}")
-    return cls(**hyperparameters, key=key)
+    model = cls(**hyperparameters, key=key)
+    for hyperparameter, value in hyperparameters.items():
+        stored = getattr(model, hyperparameter)
+        if value is not None and stored != value:
+            raise ContractError(
+                f"model {name!r} ({cls.__qualname__}) breaks the contract: "
+                f"the hyperparameter `{hyperparameter}` was given as {value!r} and reads back as {stored!r}"
+            )
+    return model
 
 
 def hyperparameters(model: Any) -> dict[str, Any]:

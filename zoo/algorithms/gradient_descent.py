@@ -15,7 +15,8 @@ class GradientDescent(eqx.Module):
 
         W ← W − (η_k/N) Σᵢ (W xᵢ − yᵢ) xᵢᵀ,   ŷ = W x_query
 
-    `step_size` is one η for every step, or one for each.
+    `step_size` is one η for every step, or one for each. One step from zero, ŷ = (η/N) Σᵢ yᵢ xᵢᵀ x_query, is the averaging
+    estimator of Garg et al. 2022. von Oswald et al. 2023, section 2.
     """
 
     step_size: StepSize

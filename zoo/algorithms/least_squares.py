@@ -12,7 +12,7 @@ class Ridge(eqx.Module):
 
         Ŵ = argmin_W Σᵢ ‖W xᵢ − yᵢ‖² + ρ ‖W‖² = Yᵀ(XXᵀ + ρI)⁻¹X,   ŷ = Ŵ x_query
 
-    ρ > 0; the limit ρ → 0 is `LeastSquares`.
+    ρ > 0; the limit ρ → 0 is `LeastSquares`. Hoerl and Kennard 1970; as a model of trained learners, Akyürek et al. 2023.
     """
 
     regularisation: Float[Array, ""]
@@ -32,7 +32,9 @@ class Ridge(eqx.Module):
 class LeastSquares(eqx.Module):
     """Least squares; of all weights that fit the examples equally well, the shortest.
 
-    Ŵ = argmin_W Σᵢ ‖W xᵢ − yᵢ‖²,   ŷ = Ŵ x_query
+        Ŵ = argmin_W Σᵢ ‖W xᵢ − yᵢ‖²,   ŷ = Ŵ x_query
+
+    Penrose 1955; as a model of trained learners, Garg et al. 2022.
     """
 
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
@@ -41,7 +43,12 @@ class LeastSquares(eqx.Module):
 
 
 class Zero(eqx.Module):
-    """Predict 0, whatever the prompt: the loss a learner has before it has learned anything."""
+    """Predict 0, whatever the prompt: the loss a learner has before it has learned anything.
+
+        ŷ = 0
+
+    Garg et al. 2022.
+    """
 
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         return jnp.zeros(prompt.output_dim, prompt.ys.dtype)
