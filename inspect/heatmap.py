@@ -94,9 +94,10 @@ def heatmap(
     """W_KQ and W_PV of every layer and head, all on one symmetric scale (figure-level: makes and returns a Figure).
 
     With `beside`, a second model with as many layers and heads, such as a construction, is drawn next to it. With `fixed_gauge`, the
-    gauge of linear heads is removed and the titles say by which β. `head` picks one head of every layer.
+    gauge of linear heads is removed and the titles say by which c. `head` picks one head of every layer.
 
-    **Raises** `ZooError` if a model has no attention layer or the two do not correspond; `HeadError`, an `IndexError`, if there is no such head.
+    **Raises** `ZooError` if a model has no attention layer or the two do not correspond; `HeadError`, an `IndexError`, if there
+    is no such head.
     """
     read = [[fix_gauge(p) if fixed_gauge else p for p in products(m)] for m in (model, beside) if m is not None]
     layouts = [[layer.num_heads for layer in layers] for layers in read]
@@ -153,8 +154,8 @@ def _panel_title(name: str, product: str, layer: Products, head: int, *, many: b
     where += f", head {head}" if layer.num_heads > 1 else ""
     if layer.scale is None:
         return f"{name}{where}: {_TITLES[product]}"
-    operation = "/" if product == "W_KQ" else "·"
-    return f"{name}{where}: {_TITLES[product]} {operation} β,  β = {layer.scale[head]:.3g}"
+    operation = "/" if product == "W_KQ" else "·"  # by the c of `fix_gauge`
+    return f"{name}{where}: {_TITLES[product]} {operation} c,  c = {layer.scale[head]:.3g}"
 
 
 def _marked(title: str, matrix: np.ndarray, product: str) -> str:

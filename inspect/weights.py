@@ -81,20 +81,32 @@ def products(model: Any) -> tuple[Products, ...]:
 
 
 def fix_gauge(layer: Products) -> Products:
-    """The same layer with each linear head scaled to β = 1, β being the mean of the diagonal of W_KQ over the x entries.
+    """The same layer with the scale c of each linear head removed, sign included: W_KQ ← W_KQ / c,  W_PV ← c W_PV.
 
-        W_KQ ← W_KQ / β,   W_PV ← β W_PV
+        c = β, the mean of the diagonal of W_KQ over the x entries, where that block is mostly its diagonal: |β| √d ≥ ½ ‖W_KQ,xx‖_F
+        c = sign(β) √(‖W_KQ‖_F / ‖W_PV‖_F) elsewhere, which gives both products the same norm
 
-    The paper's rule (von Oswald et al. 2023, appendix A.3); the sign goes with it. A head with β = 0 or β not finite, and a layer
-    that is not linear, stay as they are.
+    The first is the paper's rule (von Oswald et al. 2023, appendix A.3), which brings a layer to the form of its construction; a layer
+    of another form, such as an untrained one, it would blow up. A layer that is not linear, and a head with a product that is zero
+    or not finite, stay as they are.
     """
     if not layer.is_linear:
         return layer
-    x = slice(layer.input_dim)
-    beta = np.einsum("hii->hi", layer.W_KQ)[:, x].mean(axis=1)
-    beta = np.where(np.isfinite(beta) & (beta != 0), beta, 1.0)
-    factor = beta[:, None, None]
-    return replace(layer, W_KQ=layer.W_KQ / factor, W_PV=layer.W_PV * factor, scale=beta)
+    scale = np.array([_gauge(K, V, layer.input_dim) for K, V in zip(layer.W_KQ, layer.W_PV, strict=True)])
+    factor = scale[:, None, None]
+    return replace(layer, W_KQ=layer.W_KQ / factor, W_PV=layer.W_PV * factor, scale=scale)
+
+
+def _gauge(W_KQ: np.ndarray, W_PV: np.ndarray, input_dim: int | None) -> float:
+    """The c of `fix_gauge` for one head."""
+    block = W_KQ[:input_dim, :input_dim]
+    beta = np.diag(block).mean()
+    norm_KQ, norm_PV = np.linalg.norm(W_KQ), np.linalg.norm(W_PV)
+    if not (np.isfinite(norm_KQ) and np.isfinite(norm_PV)) or norm_KQ == 0:
+        return 1.0
+    if abs(beta) * len(block) ** 0.5 >= np.linalg.norm(block) / 2 > 0:
+        return float(beta)
+    return float(np.copysign((norm_KQ / norm_PV) ** 0.5, beta)) if norm_PV > 0 else 1.0
 
 
 def gauge_fixed(model: Any) -> tuple[Products, ...]:

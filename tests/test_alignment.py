@@ -7,6 +7,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from helpers import assert_close, random_prompt
+
 from iclzoo.inspect.alignment import Mean, alignment, sensitivity
 from iclzoo.train.losses import half_mse, over_tasks, squared_error
 from iclzoo.train.tasks import LinearRegression

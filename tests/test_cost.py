@@ -5,6 +5,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from helpers import random_prompt
+
 from iclzoo.zoo.registry import create
 
 LENGTHS = [10**3, 10**4, 10**5, 10**6]

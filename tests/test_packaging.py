@@ -106,7 +106,8 @@ def test_the_wheel_holds_every_file_once_and_runs(built, tmp_path):
     assert "iclzoo/checkpoints/lsa/steps/0.safetensors" in names
     assert {name.split("/")[0] for name in names} == {"iclzoo", names[-1].split("/")[0]}
     zipfile.ZipFile(wheel).extractall(tmp_path)
-    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import iclzoo; print(iclzoo.__file__); print(iclzoo.load('lsa', step=0).input_dim)"
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import iclzoo; print(iclzoo.__file__)"
+    code += "; print(iclzoo.load('lsa', step=0).input_dim)"
     result = python(code, cwd=tmp_path)
     assert result.stdout.split() == [str(tmp_path / "iclzoo" / "__init__.py"), "10"], result.stderr
 

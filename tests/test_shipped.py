@@ -1,6 +1,7 @@
 """The shipped checkpoints are what their cards say, and meet the bars of their recipes."""
 
 import pytest
+
 from iclzoo.inspect.figures import measure
 from iclzoo.inspect.verify import verify
 from iclzoo.train.recipe import Recipe

@@ -15,6 +15,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from helpers import trees_equal
+
 from iclzoo.train.loop import compile_advance, initial_model, start
 from iclzoo.train.optimiser import Adam
 from iclzoo.train.recipe import Recipe
@@ -106,7 +107,7 @@ def test_a_run_is_compiled_once_and_its_batches_differ():
             return LinearRegression.sample(self, key)
 
     advance = compile_advance(replace(TINY, task=Counting(input_dim=3, num_examples=5)))
-    state, first = advance(start(TINY), 1)
+    state, losses = advance(start(TINY), 1)
     for until in (2, 10, 11, 100):
         state, losses = advance(state, until)
     assert len(traces) == 1
@@ -116,7 +117,9 @@ def test_a_run_is_compiled_once_and_its_batches_differ():
 def test_cut_and_resumed_equals_uninterrupted(uninterrupted, tmp_path):
     """200 steps = 100 + an interruption + 100, bit for bit, with one log."""
 
-    def interrupt(model, calls=iter(range(100))):
+    calls = iter(range(100))
+
+    def interrupt(model):
         if next(calls) == 4:
             raise KeyboardInterrupt
         return {}

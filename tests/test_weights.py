@@ -9,6 +9,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from helpers import assert_close, random_prompt
+
 from iclzoo.inspect.weights import fix_gauge, gauge_fixed, product_distance, products, read_step, spectra
 from iclzoo.zoo.attention import LinearSelfAttention
 from iclzoo.zoo.constructions.gd import gradient_descent_lsa
@@ -111,6 +112,13 @@ def test_spectra_and_effective_rank(layer):
     assert spectra(gradient_descent_lsa([1.0], num_examples=5, input_dim=4))[0].effective_rank_KQ == pytest.approx(4.0)
     zero = jax.tree.map(jnp.zeros_like, layer)
     assert spectra(zero)[0].effective_rank_PV == 0.0
+
+
+def test_a_layer_of_another_form_is_brought_to_equal_norms(layer):
+    (fixed,) = gauge_fixed(layer)
+    for h in range(3):
+        assert np.linalg.norm(fixed.W_KQ[h]) == pytest.approx(np.linalg.norm(fixed.W_PV[h]))
+        assert np.trace(fixed.W_KQ[h]) > 0
 
 
 def test_zero_and_broken_layers_keep_their_weights(layer):

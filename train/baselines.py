@@ -115,10 +115,10 @@ def _preconditioned(problem: _Problem) -> Learner:
 def _ridge(problem: _Problem) -> Learner:
     """Ridge regression; without label noise its limit, least squares."""
     task = problem.task
-    if isinstance(task, LinearRegression) and isinstance(task.teacher, GaussianTeacher) and not task.num_distractors:
-        if not np.any(np.asarray(task.teacher.mean)):
-            regularisation = (float(task.noise_std) / float(task.teacher.scale)) ** 2
-            return Ridge(regularisation) if regularisation else LeastSquares()
+    plain = isinstance(task, LinearRegression) and not task.num_distractors
+    if plain and isinstance(task.teacher, GaussianTeacher) and not np.any(np.asarray(task.teacher.mean)):
+        regularisation = (float(task.noise_std) / float(task.teacher.scale)) ** 2
+        return Ridge(regularisation) if regularisation else LeastSquares()
     return problem.tuned(Ridge(problem.average(lambda prompt: (prompt.xs**2).sum() / prompt.input_dim)))
 
 

@@ -14,7 +14,8 @@ from ..zoo.errors import ConfigError
 class Adam:
     """Adam with global-norm clipping, linear warm-up and a constant or cosine schedule.
 
-    `learning_rate` is the peak, reached after `warmup_steps` equal rises; a cosine schedule ends at zero. `clip_norm=None` does not clip. Kingma and Ba 2015.
+    `learning_rate` is the peak, reached after `warmup_steps` equal rises; a cosine schedule ends at zero.
+    `clip_norm=None` does not clip. Kingma and Ba 2015.
     """
 
     learning_rate: float = 0.001
