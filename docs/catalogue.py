@@ -66,10 +66,18 @@ def page() -> str:
     for name in list_models():
         cls = model_class(name)
         identity = (import_module(cls.__module__).__doc__ or "").split(":")[0]
-        models.append((identity if identity.startswith("M") else "", f"`{name}`", first_line(cls), equation(cls), sources(cls)))
+        models.append(
+            (identity if identity.startswith("M") else "", f"`{name}`", first_line(cls), equation(cls), sources(cls))
+        )
     models.sort(key=lambda row: [int(n) for n in re.findall(r"\d+", row[0])] or [99])
     constructions = [
-        ((module.__doc__ or "").split(":")[0], f"`{thing.__name__}`", first_line(thing), equation(thing), sources(thing))
+        (
+            (module.__doc__ or "").split(":")[0],
+            f"`{thing.__name__}`",
+            first_line(thing),
+            equation(thing),
+            sources(thing),
+        )
         for module in modules("iclzoo.zoo.constructions")
         if (module.__doc__ or "").startswith("C")
         for thing in own(module)
@@ -82,7 +90,9 @@ def page() -> str:
         if isinstance(thing, type)
     ]
     settings = sorted(kinds().items())
-    tasks = [(f"`{kind}`", first_line(cls), equation(cls), sources(cls)) for kind, cls in settings if issubclass(cls, Task)]
+    tasks = [
+        (f"`{kind}`", first_line(cls), equation(cls), sources(cls)) for kind, cls in settings if issubclass(cls, Task)
+    ]
     inputs = [(f"`{kind}`", first_line(cls)) for kind, cls in settings if issubclass(cls, Inputs)]
     teachers = [(f"`{kind}`", first_line(cls)) for kind, cls in settings if kind.endswith("teacher")]
     head = ("what it is", "equation", "source")

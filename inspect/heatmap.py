@@ -76,10 +76,10 @@ def product_heatmap(
     ax.set(ylabel=left, xlabel=below)
     ax.set_title(title, fontsize="medium")
     if labels:
-        places = np.arange(0, len(labels), 1 + len(labels) // MOST_TICKS)
-        ticks = [labels[place] for place in places]
-        ax.set_xticks(places + 0.5, ticks, rotation=90 if len(matrix) > LARGEST_ANNOTATED else 0)
-        ax.set_yticks(places + 0.5, ticks)
+        every = 1 + len(labels) // MOST_TICKS
+        places = np.arange(0, len(labels), every) + 0.5
+        ax.set_xticks(places, labels[::every], rotation=90 if len(matrix) > LARGEST_ANNOTATED else 0)
+        ax.set_yticks(places, labels[::every])
     return ax
 
 

@@ -20,7 +20,6 @@ from functools import cache, cached_property
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
 from jaxtyping import Array, Float
 
 from ..zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
@@ -30,6 +29,8 @@ from ..zoo.algorithms.smoothing import KNearestNeighbours, NadarayaWatson, Softm
 from ..zoo.config import to_config
 from ..zoo.errors import unknown_name
 from ..zoo.prompt import Learner, Prompt
+from .fitting import fit_predictions
+from .regularisation import bayes_regularisation, fitted_regularisation
 from .step_size import (
     fitted_preconditioner,
     fitted_step_size,
@@ -37,11 +38,11 @@ from .step_size import (
     optimal_preconditioner,
     optimal_step_size,
 )
-from .tasks import LinearRegression, Task
-from .teachers import GaussianTeacher
-from .tuning import Algorithm, tune
+from .tasks import Task
+from .tuning import GRADIENT_TOLERANCE, Algorithm, tune
 
 TUNING_TASKS = 50_000
+FITTING_TOLERANCE = 1e-6  # of the gradient, in parts of the targets' mean square
 
 
 def best_baseline(name: str, task: Task, *, seed: int = 0) -> Learner:
@@ -53,8 +54,25 @@ def best_baseline(name: str, task: Task, *, seed: int = 0) -> Learner:
     return _best(name, _Problem(task, seed))
 
 
+def fitted_baseline(
+    name: str, prompts: Prompt, targets: Float[Array, "num_tasks output_dim"], *, seed: int = 0
+) -> Learner:
+    """The algorithm called `name`, with the parameters that bring it closest to `targets`, whoever gave them: with the predictions of
+    a learner as targets, the parameters are the learner's own, and not the best for its task.
+
+        argmin over parameters of ½ · mean over tasks of ‖ŷ − target‖²
+
+    **Raises** `UnknownNameError` for a name that is not in this module's list.
+    """
+    return _build(name, _Fit(prompts, targets, seed))
+
+
 @cache
 def _best(name: str, problem: "_Problem") -> Learner:
+    return _build(name, problem)
+
+
+def _build(name: str, problem: "_Problem") -> Learner:
     for known, build in _ALGORITHMS.items():
         match = re.fullmatch(re.escape(known).replace("K", "([1-9][0-9]{0,2})"), name)
         if match:
@@ -65,9 +83,11 @@ def _best(name: str, problem: "_Problem") -> Learner:
 class _Problem:
     """A task to be at one's best on. As a key of the cache, two tasks with the same settings are the same."""
 
+    gradient_tolerance = GRADIENT_TOLERANCE
+
     def __init__(self, task: Task, seed: int):
-        self.task, self.seed = task, seed
-        self.identity = repr(to_config(task)), seed
+        self.task: Task | None = task
+        self.seed, self.identity = seed, (repr(to_config(task)), seed)
 
     def __hash__(self) -> int:
         return hash(self.identity)
@@ -78,6 +98,7 @@ class _Problem:
     @cached_property
     def labelled(self) -> tuple[Prompt, Float[Array, "num_tasks output_dim"]]:
         """The tasks to tune on."""
+        assert self.task is not None
         return self.task.sample_batch(jr.key(self.seed), TUNING_TASKS)
 
     def average(self, statistic: Callable[[Prompt], Float[Array, ""]]) -> Float[Array, ""]:
@@ -89,8 +110,19 @@ class _Problem:
         return tune(start, *self.labelled, key=jr.key(self.seed + 1))
 
 
+class _Fit(_Problem):
+    """Labelled tasks, of no known distribution, whose labels are to be met exactly if they can be."""
+
+    def __init__(self, prompts: Prompt, targets: Float[Array, "num_tasks output_dim"], seed: int):
+        self.task, self.seed, self.labelled = None, seed, (prompts, targets)
+        self.gradient_tolerance = FITTING_TOLERANCE * float((targets**2).sum(axis=1).mean())
+
+    def tuned(self, start: Algorithm) -> Algorithm:
+        return fit_predictions(start, *self.labelled, key=jr.key(self.seed + 1))
+
+
 def _gradient_descent(problem: _Problem, num_steps: int, shape: tuple[int, ...] = ()) -> Learner:
-    if num_steps == 1 and has_optimal_step_size(problem.task):
+    if num_steps == 1 and problem.task is not None and has_optimal_step_size(problem.task):
         return GradientDescent(optimal_step_size(problem.task).step_size)
     step_size = fitted_step_size(*problem.labelled)
     if num_steps == 1:
@@ -107,19 +139,17 @@ def _gd_plus_plus(problem: _Problem, num_steps: int, shape: tuple[int, ...] = ()
 
 
 def _preconditioned(problem: _Problem) -> Learner:
-    if has_optimal_step_size(problem.task):
+    if problem.task is not None and has_optimal_step_size(problem.task):
         return PreconditionedGradientDescent(optimal_preconditioner(problem.task).preconditioner)
     return PreconditionedGradientDescent(fitted_preconditioner(*problem.labelled))
 
 
 def _ridge(problem: _Problem) -> Learner:
-    """Ridge regression; without label noise its limit, least squares."""
-    task = problem.task
-    plain = isinstance(task, LinearRegression) and not task.num_distractors
-    if plain and isinstance(task.teacher, GaussianTeacher) and not np.any(np.asarray(task.teacher.mean)):
-        regularisation = (float(task.noise_std) / float(task.teacher.scale)) ** 2
-        return Ridge(regularisation) if regularisation else LeastSquares()
-    return problem.tuned(Ridge(problem.average(lambda prompt: (prompt.xs**2).sum() / prompt.input_dim)))
+    """Ridge regression; at ρ = 0 its limit, least squares."""
+    regularisation = None if problem.task is None else bayes_regularisation(problem.task)
+    if regularisation is None:
+        return Ridge(fitted_regularisation(*problem.labelled, problem.gradient_tolerance))
+    return Ridge(regularisation) if regularisation else LeastSquares()
 
 
 _ALGORITHMS: dict[str, Callable[[_Problem, int], Learner]] = {

@@ -74,7 +74,7 @@ class Gaussian(Inputs):
         white = jr.normal(key, (num, input_dim))
         variance = jnp.asarray(self.variance, white.dtype)
         if variance.ndim < 2:
-            return white * jnp.sqrt(variance)
+            return white * jnp.broadcast_to(jnp.sqrt(variance), white.shape)
         return white @ jnp.linalg.cholesky(variance).T
 
     def covariance(self, input_dim: int) -> Matrix:

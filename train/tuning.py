@@ -45,17 +45,17 @@ def tune(
     )
 
     @partial(jax.jit, static_argnames="max_steps")
-    def minimise(theta, prompts, targets, max_steps):
-        return _minimise(lambda theta: half_mse(learner(theta), prompts, targets), theta, max_steps)
+    def descend(theta, prompts, targets, max_steps):
+        return minimise(lambda theta: half_mse(learner(theta), prompts, targets), theta, max_steps)
 
-    screened, losses = jax.vmap(lambda theta: minimise(theta, *few, max_steps=50))(starts)
+    screened, losses = jax.vmap(lambda theta: descend(theta, *few, max_steps=50))(starts)
     best = jnp.nanargmin(losses)
-    theta, _ = minimise(jax.tree.map(lambda array: array[best], screened), prompts, targets, max_steps=30)
+    theta, _ = descend(jax.tree.map(lambda array: array[best], screened), prompts, targets, max_steps=30)
     return learner(theta)
 
 
-def _minimise(loss, theta, max_steps: int):
-    """L-BFGS on `loss` from `theta`, until the gradient vanishes or `max_steps` are done."""
+def minimise(loss, theta, max_steps: int, gradient_tolerance=GRADIENT_TOLERANCE):
+    """L-BFGS on `loss` from `theta`, until the gradient is smaller than `gradient_tolerance` or `max_steps` are done."""
     optimiser = optax.lbfgs()
     value_and_grad = optax.value_and_grad_from_state(loss)
 
@@ -67,7 +67,7 @@ def _minimise(loss, theta, max_steps: int):
 
     def unfinished(carry):
         _, _, count, gradient_norm = carry
-        return (count < max_steps) & (gradient_norm > GRADIENT_TOLERANCE)
+        return (count < max_steps) & (gradient_norm > gradient_tolerance)
 
     theta, *_ = jax.lax.while_loop(unfinished, step, (theta, optimiser.init(theta), 0, jnp.inf))
     return theta, loss(theta)

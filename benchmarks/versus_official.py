@@ -1,0 +1,217 @@
+"""Training speed beside the paper's own code: `python benchmarks/versus_official.py --official PATH`.
+
+PATH is a checkout of google-research/self-organising-systems, or its folder `transformers_learn_icl_by_gd`; it needs dm-haiku, ml-collections, absl-py and
+pytz beside iclzoo. Nothing of it is contained here; the one name it uses that JAX has removed is put back while it runs.
+
+Both train the same model on the same task with the same batch and optimiser, in turns, in one process; so what else the machine does falls on both.
+Printed are the steps per second of each (the median over the turns), and their ratio. With `--quality`, also the time from a cold start, compilation
+included, until the half-MSE is within 0.5 % of the optimum, each in a fresh process, for one layer.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from iclzoo.train.loop import MAX_STEPS, compile_advance, start
+from iclzoo.train.optimiser import Adam
+from iclzoo.train.recipe import Recipe
+from iclzoo.train.recipes import recipe
+from iclzoo.train.run import evaluate
+from iclzoo.train.step_size import optimal_step_size
+from iclzoo.train.tasks import LinearRegression, SineRegression
+
+SLOW, FAST = Adam(learning_rate=0.0005, b2=0.98, clip_norm=10.0), Adam(learning_rate=0.001, b2=0.98, clip_norm=10.0)
+
+# Ours, and the settings that make the official code train the same.
+CASES: dict[str, tuple[Recipe, dict]] = {
+    "one layer": (Recipe(name="one", model="lsa", optimiser=FAST), {}),
+    "two recurrent layers": (
+        Recipe(name="two", model="recurrent_lsa", hyperparameters={"num_loops": 2}, optimiser=FAST),
+        {"num_layers": 2},
+    ),
+    "five layers": (
+        Recipe(name="five", model="deep_lsa", hyperparameters={"num_layers": 5, "clip": 10.0}, optimiser=SLOW),
+        {"num_layers": 5, "deq": False, "clip": 10.0, "lr": 0.0005},
+    ),
+    "copying": (
+        Recipe(name="copying", model="copying_transformer", optimiser=FAST),
+        {
+            "num_layers": 2,
+            "deq": False,
+            "classic_token_const": True,
+            "first_layer_sm": True,
+            "pos_enc": True,
+            "concat_pos_enc": True,
+            "pos_enc_size": 10,
+            "key_size": 20,
+            "init_scale": 0.01,
+        },
+    ),
+    "sine": (
+        Recipe(name="sine", model="mlp_lsa", task=SineRegression(), optimiser=FAST),
+        {
+            "non_linear_reg_task": True,
+            "input_size": 39,
+            "key_size": 40,
+            "input_range": 10,
+            "input_mlp": True,
+            "input_mlp_out_dim": 40,
+            "in_proj": True,
+            "emb_size": 40,
+        },
+    ),
+}
+
+
+def official(path: Path, settings: dict) -> Callable[[int], float]:
+    """A function that trains the official code for some steps and returns the seconds it took."""
+    folder = path / "transformers_learn_icl_by_gd"
+    sys.path.insert(0, str(folder if folder.is_dir() else path))
+    jnp.DeviceArray = jax.Array  # removed from JAX; the official code names it in annotations
+    for name in [name for name in sys.modules if name == "src" or name.startswith("src.")]:
+        del sys.modules[name]
+    from src import train  # pyright: ignore[reportMissingImports]
+
+    config = train.config
+    config.update({"bs": 2048, "lr": 0.001, "grad_clip_value": 10.0, "analyse": False, "deq": True})
+    config.update(settings)
+    train.change_dataloader()
+    optimiser, state, _, rng = train.init()
+    arguments = (config.input_size, config.dataset_size, config.size_distract, config.input_range, config.weight_scale)
+
+    def run(num_steps: int) -> float:
+        nonlocal state, rng
+        began = time.perf_counter()
+        for _ in range(num_steps):
+            rng, data_rng = jax.random.split(rng)
+            data = train.data_creator(jax.random.split(data_rng, num=config.bs), *arguments)
+            state, _ = train.update(state, data, optimiser)
+        jax.block_until_ready(state.params)
+        return time.perf_counter() - began
+
+    run.evaluate = lambda data: float(train.predict_test.apply(state.params, rng, data, False)[0])
+    run.creator = lambda key, num: train.data_creator(jax.random.split(key, num=num), *arguments)
+    return run
+
+
+def ours(recipe: Recipe) -> Callable[[int], float]:
+    """A function that trains our code for some steps and returns the seconds it took."""
+    advance, state = compile_advance(recipe), start(recipe)
+
+    def run(num_steps: int) -> float:
+        nonlocal state
+        began = time.perf_counter()
+        while num_steps:
+            chunk = min(num_steps, MAX_STEPS)
+            state, _ = advance(state, int(state.step) + chunk)
+            num_steps -= chunk
+        jax.block_until_ready(state)
+        return time.perf_counter() - began
+
+    return run
+
+
+def speeds(path: Path, case: str, turns: int, seconds: float) -> tuple[list[float], list[float]]:
+    """Steps per second of the official code and of ours, in each turn."""
+    chosen, settings = CASES[case]
+    runs = official(path, settings), ours(chosen)
+    for run in runs:
+        run(3)  # compile
+    lengths = [max(3, int(seconds * 10 / run(10))) for run in runs]
+    measured = [[length / run(length) for run, length in zip(runs, lengths, strict=True)] for _ in range(turns)]
+    theirs, own = zip(*measured, strict=True)
+    return list(theirs), list(own)
+
+
+def time_to_quality(path: Path, whose: str) -> float:
+    """Seconds from the start of this process until a layer is within 0.5 % of the optimum on 10,000 tasks, on the same tasks."""
+    began = time.perf_counter()
+    fast = recipe("lsa-fast")
+    if whose == "ours":
+        advance, state = compile_advance(fast), start(fast)
+        descent = iclzoo_optimum(fast)
+        while evaluate(state.model, fast) > 1.005 * descent:
+            state, _ = advance(state, int(state.step) + 50)
+        return time.perf_counter() - began
+    run = official(path, {})
+    data = run.creator(jax.random.key_data(jax.random.key(5)), 10_000)
+    target = 1.005 * official_optimum(data)
+    while run.evaluate(data) > target:
+        run(50)
+    return time.perf_counter() - began
+
+
+def iclzoo_optimum(chosen: Recipe) -> float:
+    """The half-MSE of one step of gradient descent with η*, on the recipe's evaluation tasks."""
+    import iclzoo
+
+    return evaluate(iclzoo.GradientDescent(optimal_step_size(chosen.task).step_size), chosen)
+
+
+def official_optimum(data) -> float:
+    """The same on tokens of the official code."""
+    tokens, targets = data[0], data[1][:, -1]
+    xs, ys, query = tokens[:, :-1, :-1], tokens[:, :-1, -1], tokens[:, -1, :-1]
+    eta_over_n = optimal_step_size(LinearRegression()).step_size / 10
+    prediction = eta_over_n * jnp.einsum("bn,bnd,bd->b", ys, xs, query)
+    return float(((prediction - targets) ** 2).mean() / 2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--official", type=Path, required=True, help="a checkout of the official code")
+    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each turn")
+    parser.add_argument("--quality", action="store_true", help="also the time to quality of one layer")
+    parser.add_argument("--only-quality-of", choices=["official", "ours"], help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.only_quality_of:
+        print(time_to_quality(arguments.official, arguments.only_quality_of))
+        return
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    table = Table("case", "official, steps/s", "iclzoo, steps/s", "ratio", "ratio in the turns", box=box.MARKDOWN)
+    for case in arguments.cases:
+        theirs, own = speeds(arguments.official, case, arguments.turns, arguments.seconds)
+        ratios = sorted(b / a for a, b in zip(theirs, own, strict=True))
+        table.add_row(
+            case,
+            f"{statistics.median(theirs):.1f}",
+            f"{statistics.median(own):.1f}",
+            f"{statistics.median(ratios):.2f}",
+            f"{ratios[0]:.2f} – {ratios[-1]:.2f}",
+        )
+    console.print(table)
+    if arguments.quality:
+        seconds = {
+            whose: [
+                float(
+                    subprocess.run(
+                        [sys.executable, __file__, "--official", str(arguments.official), "--only-quality-of", whose],
+                        capture_output=True,
+                        text=True,
+                        check=True,
+                        env=os.environ,
+                    ).stdout.split()[-1]
+                )
+                for _ in range(3)
+            ]
+            for whose in ("official", "ours")
+        }
+        theirs, own = (statistics.median(seconds[whose]) for whose in ("official", "ours"))
+        console.print(f"time to quality, one layer, cold start: official {theirs:.1f} s, iclzoo {own:.1f} s, ratio {theirs / own:.1f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""The pictures of I6: the loss against the number of applications, and of layers."""
+
+from typing import Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from .curves_plot import draw_curve, logarithmic_losses, say_if_empty, shades
+from .means import as_arrays
+from .rollouts import ReadOuts, Rollout, Rollouts
+
+_YLABELS = {"mean": "half-MSE: mean of ½‖ŷ − y‖²", "median": "median of ½‖ŷ − y‖²"}
+LARGEST_LOSS = 100.0  # times the loss before the first application: what diverges leaves the panel
+
+
+def rollout_curves(
+    rollouts: Rollouts,
+    *,
+    statistic: Literal["mean", "median"] = "mean",
+    name: str = "the layer",
+    ax: Axes | None = None,
+) -> Axes:
+    """The loss against the number of applications, a colour for each λ (axes-level: draws on `ax`, or on a figure of its own).
+
+    Solid lines are the model's layer, dashed ones steps of gradient descent; bands of means are ± 1 standard error.
+    """
+    ax = Figure(layout="constrained").subplots() if ax is None else ax
+    drawn: list[float] = []
+    for rolled, style, label in ((rollouts.model, "-", name), (rollouts.descent, "--", "GD, step λη")):
+        for colour, rollout in zip(shades(len(rolled)), rolled, strict=True):
+            drawn.extend(_draw(ax, rollout, statistic, color=colour, linestyle=style, label=f"{label}, λ = {rollout.damping:g}"))
+    finite = np.array([value for value in drawn if np.isfinite(value)])
+    if len(finite):
+        logarithmic_losses(ax, finite[finite <= LARGEST_LOSS * finite[0]])
+    say_if_empty(ax, drawn)
+    ax.set(xlabel="number of applications", ylabel=_YLABELS[statistic])
+    return ax
+
+
+def diverging_shares(rollouts: Rollouts, *, name: str = "the layer", ax: Axes | None = None) -> Axes:
+    """The share of diverging tasks against λ (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
+
+    Crosses are the tasks on which theory says that gradient descent diverges.
+    """
+    ax = Figure(layout="constrained").subplots() if ax is None else ax
+    dampings = [rollout.damping for rollout in rollouts.model]
+    for rolled, style, label in ((rollouts.model, "o-", name), (rollouts.descent, "s--", "GD, step λη")):
+        shares, errors = as_arrays([rollout.diverging for rollout in rolled])
+        ax.errorbar(dampings, 100 * shares, 100 * np.nan_to_num(errors), fmt=style, capsize=2, markersize=5, label=label)
+    bound = 100 * np.array(rollouts.num_beyond_bound) / rollouts.num_tasks
+    ax.plot(dampings, bound, "kx", markersize=8, label=r"$(\lambda\eta/N)\,\lambda_{\max}(X^\top X) > 2$")
+    ax.set(xlabel="damping λ", ylabel=f"diverging, % of {rollouts.num_tasks:,} tasks")
+    ax.set_ylim(bottom=0, top=max(1.0, 1.1 * ax.get_ylim()[1]))
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def rollouts_figure(rollouts: Rollouts, *, name: str = "the layer") -> Figure:
+    """Means, medians and diverging shares side by side (figure-level: makes and returns a Figure)."""
+    figure = Figure(figsize=(11.5, 4.2), layout="constrained")
+    left, middle, right = figure.subplots(1, 3)
+    rollout_curves(rollouts, statistic="mean", name=name, ax=left)
+    rollout_curves(rollouts, statistic="median", name=name, ax=middle)
+    diverging_shares(rollouts, name=name, ax=right)
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
+    figure.suptitle(f"the same layer applied again and again, η = {rollouts.step_size:.4g}, {rollouts.num_tasks:,} tasks", fontsize="medium")
+    return figure
+
+
+def read_out_curve(read_outs: ReadOuts, *, name: str | None = None, ax: Axes | None = None) -> Axes:
+    """The loss of the prediction after each layer (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes)."""
+    ax = Figure(figsize=(4.6, 3.4), layout="constrained").subplots() if ax is None else ax
+    stages = np.arange(len(read_outs.mean))
+    draw_curve(ax, stages, read_outs.mean, marker="o", label="mean" if name is None else f"{name}, mean")
+    medians = np.array(read_outs.median, np.float64)
+    ax.plot(stages, medians, "s--", markersize=4, label="median" if name is None else f"{name}, median")
+    ax.set_xticks(stages)
+    values, _ = as_arrays(read_outs.mean)
+    logarithmic_losses(ax, [*values, *medians])
+    say_if_empty(ax, [*values, *medians])
+    ax.set(xlabel="number of layers read out after", ylabel="½‖ŷ − y‖² over tasks (mean: half-MSE)")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def read_outs_figure(read_outs: ReadOuts, *, name: str | None = None) -> Figure:
+    """The read-outs as a figure (figure-level: makes and returns a Figure)."""
+    figure = Figure(figsize=(4.8, 3.6), layout="constrained")
+    read_out_curve(read_outs, name=name, ax=figure.subplots())
+    return figure
+
+
+def _draw(ax: Axes, rollout: Rollout, statistic: str, **style) -> np.ndarray:
+    applications = np.arange(len(rollout.mean))
+    if statistic == "mean":
+        draw_curve(ax, applications, rollout.mean, **style)
+        return as_arrays(rollout.mean)[0]
+    medians = np.array(rollout.median, np.float64)
+    ax.plot(applications, medians, **style)
+    return medians

@@ -1,0 +1,134 @@
+"""I7: how learners do when the task is not the one they were trained on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, PRNGKeyArray
+
+from ..train.losses import over_tasks, squared_error
+from ..train.tasks import Target, Task, TaskPool
+from ..zoo.errors import ZooError, unknown_name
+from ..zoo.prompt import Learner, Prompt
+from .alignment import Mean
+from .means import half_mse_of
+from .sweeps import SWEEPS, Sweep, Value, Values
+
+SHIFTS = tuple(SWEEPS)
+Errors = dict[str, np.ndarray]  # ‖ŷ − y‖² by learner, [num_tasks, num_values]
+
+
+@dataclass(frozen=True)
+class Shift:
+    """The losses of several learners on the same tasks, against one setting of the task."""
+
+    setting: str  # what is shifted, as an axis says it
+    values: tuple[Value, ...]
+    training: Value | None  # the value learners were trained at, where it is one of this setting
+    half_mse: Mapping[str, tuple[Mean, ...]]  # by learner, at each value
+    excess: Mapping[str, tuple[Mean, ...]]  # half-MSE of a learner minus that of the first one, paired
+    undefined: Mapping[str, str]  # by learner: why its curve has gaps
+    num_tasks: int
+
+
+def shift(
+    kind: str,
+    learners: Mapping[str, Learner],
+    task: Task,
+    *,
+    values: Values = None,
+    num_tasks: int = 10_000,
+    key: PRNGKeyArray,
+) -> Shift:
+    """The half-MSE of each learner where one setting of `task`, the one they were trained on, takes other `values`.
+
+    Of a `TaskPool` the task behind it is shifted. von Oswald et al. 2023, appendix A.2. `kind` is one of
+
+    - "half_width": x ~ U(−h, h)
+    - "teacher_scale": W ~ N(μ, α²); with μ = 0 a learner that is linear in the labels has α² times the loss
+    - "distribution": inputs that are uniform, normal, exponential or Laplace, all with the E[x²] of `task`
+    - "distractors": examples with labels from N(0, 1)
+    - "num_examples": N; a prompt of fewer examples is the beginning of one of more. A layer of attention keeps its η/N.
+
+    **Raises** `UnknownNameError` for another kind; `ZooError` where `task` has no such setting or there is no learner.
+    """
+    if kind not in SWEEPS:
+        raise unknown_name("shift", kind, SWEEPS)
+    if not learners:
+        raise ZooError("a shift needs at least one learner to measure")
+    sweep = SWEEPS[kind](task.task if isinstance(task, TaskPool) else task, values)
+    measure = _measure_lengths if sweep.lengths else _measure_tasks
+    errors, refusals = measure(dict(learners), sweep, num_tasks, key)
+    first = errors[next(iter(learners))]
+    return Shift(
+        setting=sweep.setting,
+        values=sweep.values,
+        training=sweep.training,
+        half_mse={name: half_mse_of(errors[name]) for name in learners},
+        excess={name: half_mse_of(errors[name] - first) for name in learners},
+        undefined=_gaps(errors) | refusals,
+        num_tasks=num_tasks,
+    )
+
+
+def shifts(
+    learners: Mapping[str, Learner], task: Task, *, num_tasks: int = 10_000, key: PRNGKeyArray
+) -> tuple[dict[str, Shift], dict[str, str]]:
+    """Every kind of shift that `task` has; and of the other kinds, why there is none."""
+    found: dict[str, Shift] = {}
+    missing: dict[str, str] = {}
+    for kind in SHIFTS:
+        try:
+            found[kind] = shift(kind, learners, task, num_tasks=num_tasks, key=key)
+        except ZooError as error:
+            missing[kind] = str(error)
+    return found, missing
+
+
+def _measure_tasks(learners: dict[str, Any], sweep: Sweep, num_tasks: int, key) -> tuple[Errors, dict[str, str]]:
+    measured = [over_tasks(_errors, learners, task, num_tasks=num_tasks, key=key) for task in sweep.tasks]
+    return {name: np.stack([errors[name] for errors in measured], axis=1) for name in learners}, {}
+
+
+def _measure_lengths(learners: dict[str, Any], sweep: Sweep, num_tasks: int, key) -> tuple[Errors, dict[str, str]]:
+    """Errors on the beginnings of long prompts; NaN where a learner does not read such prompts, and why it does not."""
+    (task,) = sweep.tasks
+    refused = {(name, n): _refusal(learner, task, n) for name, learner in learners.items() for n in sweep.lengths}
+    cases = tuple(case for case, reason in refused.items() if reason is None)
+    measured = over_tasks(_errors_of_cases, (learners, cases), task, num_tasks=num_tasks, key=key)
+    by_case = dict(zip(cases, measured, strict=True))
+    nothing = np.full(num_tasks, np.nan)
+    errors = {
+        name: np.stack([by_case.get((name, n), nothing) for n in sweep.lengths], axis=1) for name in learners
+    }
+    return errors, {name: reason for (name, _), reason in refused.items() if reason is not None}
+
+
+def _errors(learners: dict[str, Any], prompt: Prompt, target: Target) -> dict[str, Array]:
+    return {name: squared_error(learner, prompt, target) for name, learner in learners.items()}
+
+
+def _errors_of_cases(settings: tuple[dict[str, Any], tuple], prompt: Prompt, target: Target) -> tuple[Array, ...]:
+    learners, cases = settings
+    return tuple(squared_error(learners[name], _beginning(prompt, n), target) for name, n in cases)
+
+
+def _beginning(prompt: Prompt, num_examples: int) -> Prompt:
+    return Prompt(xs=prompt.xs[:num_examples], ys=prompt.ys[:num_examples], query=prompt.query)
+
+
+def _refusal(learner: Learner, task: Task, num_examples: int) -> str | None:
+    """Why a learner does not read prompts of that length; `None` where it does."""
+    try:
+        jax.eval_shape(lambda key: learner(_beginning(task.sample(key)[0], num_examples)), jr.key(0))
+    except ZooError as error:
+        return str(error)
+    return None
+
+
+def _gaps(errors: Errors) -> dict[str, str]:
+    most = {name: int((~np.isfinite(values)).sum(axis=0).max(initial=0)) for name, values in errors.items()}
+    return {name: f"not finite on up to {n} of {len(errors[name])} tasks" for name, n in most.items() if n}

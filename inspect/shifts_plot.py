@@ -1,0 +1,67 @@
+"""The pictures of I7: losses against a setting of the task, several learners in one figure, the training point marked."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from .curves_plot import colours, draw_curve, logarithmic_losses, say_if_empty
+from .means import as_arrays
+from .shifts import Shift
+
+_MARKERS = "osDv^<>P*X"
+
+
+def shift_curves(shift: Shift, *, legend: bool = True, ax: Axes | None = None) -> Axes:
+    """The half-MSE of each learner against one setting (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
+
+    Bands, or bars where the setting has no order, are ± 1 standard error; a grey line marks what learners were trained on.
+    """
+    ax = Figure(layout="constrained").subplots() if ax is None else ax
+    ordered = not any(isinstance(value, str) for value in shift.values)
+    places = np.array(shift.values, np.float64) if ordered else np.arange(len(shift.values), dtype=np.float64)
+    drawn: list[float] = []
+    number = len(shift.half_mse)
+    for index, (colour, (name, means)) in enumerate(zip(colours(number), shift.half_mse.items(), strict=True)):
+        values, errors = as_arrays(means)
+        drawn.extend(values)
+        style = {"color": colour, "marker": _MARKERS[index % len(_MARKERS)], "markersize": 4.5, "label": name}
+        if ordered:
+            draw_curve(ax, places, means, linestyle=("-", "--", ":", "-.")[index % 4], **style)
+        else:
+            beside = (index - (number - 1) / 2) * 0.6 / number
+            ax.errorbar(places + beside, values, np.nan_to_num(errors), linestyle="none", capsize=2, **style)
+    if ordered and places.min(initial=1.0) > 0 and places.max(initial=1.0) > 4 * places.min(initial=1.0):
+        ax.set_xscale("log")
+    if not ordered or len(places) <= 8:
+        ax.set_xticks(places, [v if isinstance(v, str) else f"{v:g}" for v in shift.values], minor=False)
+        ax.set_xticks([], minor=True)
+    if shift.training is not None and (ordered or shift.training in shift.values):
+        trained = float(shift.training) if ordered else places[shift.values.index(shift.training)]
+        ax.axvline(trained, color="0.7", linewidth=6 if ordered else 30, alpha=0.35, zorder=0, label="training")
+    logarithmic_losses(ax, drawn)
+    say_if_empty(ax, drawn)
+    ax.set(xlabel=shift.setting, ylabel="half-MSE, ½·mean ‖ŷ − y‖²")
+    if legend:
+        ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def shifts_figure(shifts: Mapping[str, Shift]) -> Figure:
+    """Every shift in a panel of its own, with one legend (figure-level: makes and returns a Figure)."""
+    columns = min(3, len(shifts)) or 1
+    rows = -(-len(shifts) // columns) or 1
+    figure = Figure(figsize=(4.0 * columns, 3.3 * rows + 0.6), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).flat
+    entries: dict[str, object] = {}
+    for ax, shift in zip(axes, shifts.values(), strict=False):
+        handles, labels = shift_curves(shift, legend=False, ax=ax).get_legend_handles_labels()
+        entries |= dict(zip(labels, handles, strict=True))
+    for ax in list(figure.axes)[len(shifts) :]:
+        ax.remove()
+    if entries:
+        entries["training"] = entries.pop("training", None)  # last
+        entries = {label: handle for label, handle in entries.items() if handle is not None}
+        figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=4, frameon=False)
+    return figure

@@ -1,0 +1,161 @@
+"""One setting of a task moved away from where learners were trained: for `shifts`.
+
+Values that may be arrays are arrays here, so that learners are compiled once for a whole sweep.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import equinox as eqx
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from ..train.inputs import Exponential, Gaussian, Laplace, Uniform
+from ..train.tasks import LinearRegression, SineRegression, Target, Task
+from ..train.teachers import GaussianTeacher
+from ..zoo.errors import ZooError, unknown_name
+from ..zoo.prompt import Prompt
+
+Value = float | int | str
+Values = Sequence[Value] | None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A setting, its values, and the task at each; or, where it is the length of prompts, one task of the longest."""
+
+    setting: str
+    values: tuple[Value, ...]
+    training: Value | None  # where learners were trained; None where that is no value of this setting
+    tasks: tuple[Task, ...]
+    lengths: tuple[int, ...] = ()
+
+
+class DistractedTask(Task):
+    """`task` with the labels of `num_distractors` examples, others in every prompt, replaced by labels from N(0, 1).
+
+    The number may be an array. The examples replaced are among those that a larger number replaces.
+    """
+
+    task: Task
+    num_distractors: Int[Array, ""]
+
+    @property
+    def input_dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.task.input_dim
+
+    @property
+    def output_dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.task.output_dim
+
+    @property
+    def num_examples(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.task.num_examples
+
+    def draw(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
+        prompt, target = self.task.draw(key)
+        key_rank, key_label = jr.split(jr.fold_in(key, 1))
+        replaced = jr.permutation(key_rank, prompt.num_examples) < self.num_distractors
+        ys = jnp.where(replaced[:, None], jr.normal(key_label, prompt.ys.shape, prompt.ys.dtype), prompt.ys)
+        return eqx.tree_at(lambda p: p.ys, prompt, ys), target
+
+
+def half_width(task: Task, values: Values) -> Sweep:
+    """x ~ U(−h, h)."""
+    task, scale = _regression(task, "half-width of inputs"), _input_scale(task)
+    training = float(task.inputs.half_width) if isinstance(task.inputs, Uniform) else None
+    width = scale * 3**0.5 if training is None else training
+    chosen = _numbers(values, [width * factor for factor in (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)])
+    tasks = tuple(replace(task, inputs=Uniform(_array(h))) for h in chosen)
+    return Sweep("input half-width h, x ~ U(−h, h)", chosen, training, tasks)
+
+
+def teacher_scale(task: Task, values: Values) -> Sweep:
+    """W ~ N(μ, α²)."""
+    task = _linear(task, "teacher scale")
+    if not isinstance(task.teacher, GaussianTeacher):
+        raise ZooError(f"a teacher scale needs a Gaussian teacher, got {type(task.teacher).__name__}")
+    training = float(task.teacher.scale)
+    chosen = _numbers(values, [(training or 1.0) * factor for factor in (0.25, 0.5, 1.0, 2.0, 3.0, 5.0)])
+    tasks = tuple(replace(task, teacher=replace(task.teacher, scale=_array(alpha))) for alpha in chosen)
+    return Sweep("teacher scale α, W ~ N(μ, α²)", chosen, training, tasks)
+
+
+def distribution(task: Task, values: Values) -> Sweep:
+    """Uniform, normal, exponential or Laplace inputs, with the E[x²] of the task."""
+    task, scale = _regression(task, "distribution of inputs"), _input_scale(task)
+    kinds = {
+        "uniform": Uniform(_array(3**0.5 * scale)),
+        "normal": Gaussian(_array(scale**2)),
+        "exponential": Exponential(_array(scale / 2**0.5)),
+        "Laplace": Laplace(_array(scale / 2**0.5)),
+    }
+    chosen = tuple(map(str, kinds if values is None else values))
+    for kind in chosen:
+        if kind not in kinds:
+            raise unknown_name("distribution of inputs", kind, kinds)
+    training = next((name for name, inputs in kinds.items() if type(inputs) is type(task.inputs)), None)
+    tasks = tuple(replace(task, inputs=kinds[kind]) for kind in chosen)
+    return Sweep(f"inputs, E[x²] = {scale**2:.3g} for all", chosen, training, tasks)
+
+
+def distractors(task: Task, values: Values) -> Sweep:
+    """Examples with labels from N(0, 1)."""
+    task = _linear(task, "distractor examples")
+    N = task.num_examples
+    chosen = _whole(values, np.linspace(0, N, min(N, 5) + 1), at_most=N)
+    clean = replace(task, num_distractors=0)
+    tasks = tuple(DistractedTask(clean, jnp.asarray(number)) for number in chosen)
+    return Sweep(f"distractors among N = {N} examples", chosen, task.num_distractors, tasks)
+
+
+def num_examples(task: Task, values: Values) -> Sweep:
+    """N: a prompt of fewer examples is the beginning of one of more."""
+    task = _regression(task, "number of examples")
+    if isinstance(task, LinearRegression) and task.num_distractors:
+        raise ZooError("the beginning of a prompt with distractors has another number of them: set num_distractors=0")
+    N = task.num_examples
+    chosen = _whole(values, [max(1, round(N * factor)) for factor in (0.2, 0.5, 1, 2, 3, 5)], at_least=1)
+    return Sweep("number of examples N", chosen, N, (replace(task, num_examples=max(chosen)),), lengths=chosen)
+
+
+SWEEPS: dict[str, Callable[[Task, Values], Sweep]] = {
+    "half_width": half_width,
+    "teacher_scale": teacher_scale,
+    "distribution": distribution,
+    "distractors": distractors,
+    "num_examples": num_examples,
+}
+
+
+def _linear(task: Task, setting: str) -> LinearRegression:
+    if not isinstance(task, LinearRegression):
+        raise ZooError(f"{type(task).__name__} has no {setting} to shift; LinearRegression has")
+    return task
+
+
+def _regression(task: Task, setting: str) -> LinearRegression | SineRegression:
+    return task if isinstance(task, SineRegression) else _linear(task, setting)
+
+
+def _input_scale(task: Task) -> float:
+    """The root mean square of an entry of x."""
+    inputs = _regression(task, "scale of inputs").inputs
+    return float(np.sqrt(np.trace(np.asarray(inputs.covariance(task.input_dim))) / task.input_dim))
+
+
+def _numbers(values: Values, default: Sequence[float]) -> tuple[float, ...]:
+    return tuple(sorted(map(float, default if values is None else values)))
+
+
+def _whole(values: Values, default: Sequence | np.ndarray, *, at_least: int = 0, at_most: int | None = None) -> tuple[int, ...]:
+    chosen = tuple(sorted({int(value) for value in (default if values is None else values)}))
+    if not chosen or chosen[0] < at_least or (at_most is not None and chosen[-1] > at_most):
+        raise ZooError(f"values must be whole numbers from {at_least} to {at_most or '…'}, got {list(chosen)}")
+    return chosen
+
+
+def _array(value: float) -> Float[Array, ""]:
+    return jnp.asarray(value, jnp.result_type(float))
