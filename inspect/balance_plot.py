@@ -10,7 +10,9 @@ from .curves_plot import colours, say_if_empty
 MOST_LABELS = 12
 
 
-def balance_curves(path: BalancePath, *, logarithmic: bool = True, ax: Axes | None = None) -> Axes:
+def balance_curves(
+    path: BalancePath, *, logarithmic: bool = True, xlabel: str = "training step", ax: Axes | None = None
+) -> Axes:
     """The conserved differences against the training step (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
 
     One colour a law, a line for each layer and head; the size left + right of each pair is drawn thin, for comparison, and the legend
@@ -33,9 +35,9 @@ def balance_curves(path: BalancePath, *, logarithmic: bool = True, ax: Axes | No
     say_if_empty(ax, np.concatenate([balance.difference for balance in path.balances]))
     if logarithmic:
         ax.set_xscale("symlog", linthresh=1)
-    ax.set_xlim(0 if len(path.steps) > 1 else None, None)
-    ax.set(xlabel="training step", ylabel="difference of squared norms\n(thin: their sum)")
-    ax.set_title("conserved by gradient flow", fontsize="medium")
+    ax.set_xlim(0, 1.1 * max(path.steps[-1], 1))
+    ax.set(xlabel=xlabel, ylabel="difference of squared norms\n(thin: their sum)")
+    ax.set_title("what gradient flow would conserve", fontsize="medium")
     handles, _ = ax.get_legend_handles_labels()
     more = len(path.balances) - len(handles)
     title = f"and {more} more" if more else None
@@ -43,8 +45,8 @@ def balance_curves(path: BalancePath, *, logarithmic: bool = True, ax: Axes | No
     return ax
 
 
-def balance_figure(path: BalancePath, *, logarithmic: bool = True) -> Figure:
+def balance_figure(path: BalancePath, *, logarithmic: bool = True, xlabel: str = "training step") -> Figure:
     """The conserved differences as a figure (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(7.6, 3.8), layout="constrained")
-    balance_curves(path, logarithmic=logarithmic, ax=figure.subplots())
+    balance_curves(path, logarithmic=logarithmic, xlabel=xlabel, ax=figure.subplots())
     return figure

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
@@ -18,6 +19,7 @@ from .alignment import Mean
 from .weights import Products, attention_layers, product_distance, products, read_step
 
 SHOWN_TASKS = 100  # whose eigenvalues are kept one by one
+CHUNK = 500  # tasks at a time: spectra cost more than predictions
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,9 @@ def fitted_steps(model: Any, task: Task, *, num_tasks: int = 2_000, key: PRNGKey
     """
     if not isinstance(model, ConcatenatingModel):
         raise ZooError(f"steps of GD++ are fitted to models over (x, y) tokens, and {type(model).__name__} is none")
-    sums, sigma, eigenvalues, mapped = over_tasks(_measure, model, task, num_tasks=num_tasks, key=key)
+    with jax.default_matmul_precision("highest"):
+        measured = over_tasks(_measure, model, task, num_tasks=num_tasks, key=key, chunk=CHUNK)
+    sums, sigma, eigenvalues, mapped = measured
     finite = np.isfinite(sums).all(axis=(1, 2, 3)) & np.isfinite(sigma).all(axis=(1, 2))
     with np.errstate(divide="ignore", invalid="ignore"):
         condition_numbers = (sigma[:, :, 0] / sigma[:, :, -1]) ** 2

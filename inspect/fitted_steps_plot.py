@@ -30,7 +30,8 @@ def eigenvalue_map(fit: FittedSteps, layer: int = 0, *, ax: Axes | None = None) 
     ax.patch.set_visible(False)
     grid = np.linspace(0, reach, 200)
     ax.plot(grid, grid, color="0.7", linewidth=0.8, label="λ, unchanged")
-    ax.plot(before, after, ".", color=points, markersize=3, alpha=0.5, label="prompts")
+    if len(before):
+        ax.plot(before, after, ".", color=points, markersize=3, alpha=0.5, label="prompts")
     heights = [grid, after]
     if (gamma := step.gamma.value) is not None:
         mapped = grid * (1 - gamma * grid) ** 2
@@ -74,10 +75,10 @@ def condition_numbers(fit: FittedSteps, *, ax: Axes | None = None) -> Axes:
     say_if_empty(ax, medians)
     if np.isfinite(medians).any():
         ax.set_yscale("log")
-    ax.set_xticks(stages, ["input", *(f"after\n{_place(fit, k)}" for k in range(len(fit.layers)))])
+    ax.set_xticks(stages, ["input", *(f"after {_place(fit, k)}".replace(" ", "\n") for k in range(len(fit.layers)))])
     ax.set_xlim(-0.5, len(spreads) - 0.5)
     ax.set(ylabel=r"$\lambda_{\max}/\lambda_{\min}$ of $\Sigma_i x_i x_i^\top$")
-    ax.set_title(f"condition number: median, quartiles ({fit.num_tasks:,} prompts)", fontsize="medium")
+    ax.set_title("condition number: median, quartiles", fontsize="medium")
     return ax
 
 

@@ -1,6 +1,5 @@
 """I9: gradient flow on the exact population loss, and the balanced start from which its limit is known."""
 
-import math
 from typing import TypeVar
 
 import equinox as eqx
@@ -8,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
+from jax.experimental.ode import odeint
 from jaxtyping import PRNGKeyArray
 
 from ..train.step_size import optimal_preconditioner
@@ -18,55 +18,38 @@ from ..zoo.models.merged_lsa import MergedLSA
 from ..zoo.token_model import ConcatenatingModel
 from .population_loss import check_one_layer, check_task, exact_half_mse, in_float64, one_layer
 
+TOLERANCE = 1e-10  # of the integration, relative and absolute
+
 Model = TypeVar("Model", bound=ConcatenatingModel)
 
 
-def gradient_flow(model: Model, task: Task, *, duration: float, num_steps: int, num_kept: int = 50) -> dict[int, Model]:
-    """The model at `num_kept` + 1 evenly spaced points of gradient flow on its exact half-MSE, by step, in float64.
+def gradient_flow(model: Model, task: Task, *, duration: float, num_points: int = 50) -> dict[int, Model]:
+    """The model at `num_points` + 1 evenly spaced times of gradient flow on its exact half-MSE, in float64.
 
-        dθ/dt = −∇L(θ),   0 ≤ t ≤ duration,   in at least `num_steps` steps of the classical Runge–Kutta method of fourth order
+        dθ/dt = −∇L(θ),   point k at t = k · duration/num_points
 
-    θ are the parameters of the model as it is, factors or products; step k is at t = k · duration / (the last step).
+    θ are the parameters of the model as it is, factors or products. Dormand and Prince's method chooses its own steps.
 
     **Raises** `ZooError` where `population_loss` does not apply.
     """
     check_one_layer(model, task)
-    if num_kept < 1 or num_steps < 1 or not duration > 0:
-        raise ZooError(f"duration, num_steps and num_kept must be positive, got {duration}, {num_steps} and {num_kept}")
-    between = math.ceil(num_steps / num_kept)
+    if num_points < 1 or not 0 < duration < float("inf"):
+        raise ZooError(f"duration and num_points must be positive, got {duration} and {num_points}")
     with jax.enable_x64(True):
         start, settings = in_float64((model, task))
         parameters, rest = eqx.partition(start, trainable(start))
-        path = _integrate(parameters, rest, settings, jnp.asarray(duration / (between * num_kept)), between, num_kept)
-        points = [jax.tree.map(lambda leaf, k=k: leaf[k], path) for k in range(num_kept)]
-    return {k * between: eqx.combine(point, rest) for k, point in enumerate([parameters, *points])}
+        path = _integrate(parameters, rest, settings, jnp.linspace(0.0, duration, num_points + 1))
+        points = [jax.tree.map(lambda leaf, k=k: leaf[k], path) for k in range(num_points + 1)]
+    return {k: eqx.combine(point, rest) for k, point in enumerate(points)}
 
 
 @eqx.filter_jit
-def _integrate(parameters, rest, task, dt, between: int, num_kept: int):
-    """The parameters after each of `num_kept` stretches of `between` steps of length dt."""
-
-    def velocity(theta):
+def _integrate(parameters, rest, task, times):
+    def velocity(theta, _):
         gradient = jax.grad(lambda theta: exact_half_mse(*one_layer(eqx.combine(theta, rest)), task))(theta)
         return jax.tree.map(jnp.negative, gradient)
 
-    def moved(theta, direction, by):
-        return jax.tree.map(lambda t, v: t + by * v, theta, direction)
-
-    def step(theta, _):
-        k1 = velocity(theta)
-        k2 = velocity(moved(theta, k1, dt / 2))
-        k3 = velocity(moved(theta, k2, dt / 2))
-        k4 = velocity(moved(theta, k3, dt))
-        mean = jax.tree.map(lambda a, b, c, d: (a + 2 * b + 2 * c + d) / 6, k1, k2, k3, k4)
-        return moved(theta, mean, dt), None
-
-    def stretch(theta, _):
-        theta, _ = jax.lax.scan(step, theta, length=between)
-        return theta, theta
-
-    _, path = jax.lax.scan(stretch, parameters, length=num_kept)
-    return path
+    return odeint(velocity, parameters, times, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def balanced_start(task: LinearRegression, *, scale: float, key: PRNGKeyArray) -> MergedLSA:

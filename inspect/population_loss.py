@@ -8,7 +8,7 @@ G is of second degree in the inputs, the teacher and the noise. Averaging over t
 inputs up to the fourth: Λ = E[x xᵀ] and M(A) = E[x xᵀ A x xᵀ].
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -56,6 +56,18 @@ def population_loss(model: Any, task: Task) -> float:
         return float(_population_loss(*in_float64((model, task))))
 
 
+def population_loss_by_length(model: Any, task: Task, num_examples: Sequence[int]) -> Float[np.ndarray, " num_lengths"]:
+    """`population_loss` on prompts of each of these lengths, in one program. **Raises** `ZooError` like `population_loss`."""
+    check_one_layer(model, task)
+    if not num_examples or min(num_examples) < task.num_distractors:
+        raise ZooError(
+            f"num_examples must be lengths of at least num_distractors = {task.num_distractors}, got {num_examples}"
+        )
+    with jax.enable_x64(True):
+        lengths = jnp.asarray(num_examples, jnp.float64)
+        return np.asarray(_by_length(*in_float64((model, task)), lengths))
+
+
 def population_loss_gradient(model: Any, task: Task) -> ProductGradient:
     """The gradient of `population_loss` by W_KQ and W_PV, exact, in float64. **Raises** `ZooError` like `population_loss`."""
     check_one_layer(model, task)
@@ -74,8 +86,12 @@ def one_layer(model: ConcatenatingModel) -> tuple[Product, Product, QueryStart]:
     return layer.W_KQ, damping * layer.W_PV, W_0
 
 
-def exact_half_mse(W_KQ: Product, W_PV: Product, W_0: QueryStart, task: LinearRegression) -> Scalar:
+def exact_half_mse(
+    W_KQ: Product, W_PV: Product, W_0: QueryStart, task: LinearRegression, num_examples: Number | None = None
+) -> Scalar:
     """`population_loss` as a function JAX can differentiate: of the products, W₀ and the settings of a task.
+
+    `num_examples` is that of `task` unless given.
 
     With W = μ + αV and L = [[I, 0], [μ, I]], entry (o, c) of Z is αV_oc + (μ − W₀)_oc + q_oc, where q_oc = Σᵢ eᵢᵀ M_oc eᵢ,
 
@@ -90,22 +106,18 @@ def exact_half_mse(W_KQ: Product, W_PV: Product, W_0: QueryStart, task: LinearRe
     forms = jnp.einsum("hoa,hbc->ocab", W_PV[:, d:], met)
     forms = (forms + forms.mT) / 2
     shift = jnp.eye(W_KQ.shape[-1], dtype=covariance.dtype).at[d:, :d].set(mean)
-    followers = task.num_examples - task.num_distractors
-    kinds = [
-        (followers, shift.T @ forms @ shift, _Labels(covariance, task.inputs, teacher.scale, task.noise_std)),
-        (task.num_distractors, forms, _Labels(covariance, task.inputs, 0.0, 1.0)),
-    ]
+    followers = (task.num_examples if num_examples is None else num_examples) - task.num_distractors
+    kinds = [(followers, shift.T @ forms @ shift, _Labels(covariance, task.inputs, teacher.scale, task.noise_std))]
+    if task.num_distractors:
+        kinds.append((task.num_distractors, forms, _Labels(covariance, task.inputs, 0.0, 1.0)))
     expected = mean - W_0
     squares = teacher.scale**2 * task.output_dim * jnp.trace(covariance)
     for num, M, labels in kinds:
-        if num == 0:
-            continue
         M_tilde = jnp.einsum("ce,oeab->ocab", covariance, M)
         over_entries = partial(_over_entries, M, M_tilde)
         expected = expected + num * jax.vmap(jax.vmap(labels.mean))(M)
-        squares += num * over_entries(labels.covariance_of_one) + num * (num - 1) * over_entries(
-            labels.covariance_of_two
-        )
+        squares += num * over_entries(labels.covariance_of_one)
+        squares += num * (num - 1) * over_entries(labels.covariance_of_two)
         squares += 4 * num * labels.scale**2 * jnp.einsum("cb,ocbo->", covariance, M_tilde[:, :, :d, d:])  # with αV
     return (squares + (expected @ covariance * expected).sum()) / 2
 
@@ -159,6 +171,11 @@ def _over_entries(M: Forms, M_tilde: Forms, bilinear: Callable[[Form, Form], Sca
 @eqx.filter_jit
 def _population_loss(model: ConcatenatingModel, task: LinearRegression) -> Scalar:
     return exact_half_mse(*one_layer(model), task)
+
+
+@eqx.filter_jit
+def _by_length(model: ConcatenatingModel, task: LinearRegression, num_examples: Float[Array, " num_lengths"]) -> Array:
+    return jax.vmap(lambda N: exact_half_mse(*one_layer(model), task, N))(num_examples)
 
 
 @eqx.filter_jit

@@ -54,7 +54,7 @@ def loss_path_curve(path: LossPath, *, excess: bool = False, ax: Axes | None = N
         title = "exact population loss"
     say_if_empty(ax, shown)
     ax.set_xscale("symlog", linthresh=1)
-    ax.set_xlim(0 if len(path.steps) > 1 else None, None)
+    ax.set_xlim(0, 1.1 * max(path.steps[-1], 1))
     ax.set(xlabel="training step")
     ax.set_title(title if np.isnan(losses[-1]) else f"{title}, last {shown[-1]:.6g}", fontsize="medium")
     return ax

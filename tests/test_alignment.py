@@ -96,6 +96,7 @@ def test_chunks_change_nothing_and_more_tasks_begin_alike():
     whole = over_tasks(squared_error, learner, TASK, num_tasks=101, key=key)
     small_chunks = over_tasks(squared_error, learner, TASK, num_tasks=101, key=key, chunk=17)
     assert np.allclose(small_chunks, whole, rtol=1e-5, atol=1e-9)  # another vectorisation rounds otherwise
-    assert np.array_equal(over_tasks(squared_error, learner, TASK, num_tasks=53, key=key), whole[:53])
+    fewer = over_tasks(squared_error, learner, TASK, num_tasks=53, key=key)
+    assert np.allclose(fewer, whole[:53], rtol=1e-5, atol=1e-9)
     prompts, targets = TASK.sample_batch(key, 101)
     assert half_mse(learner, prompts, targets) == pytest.approx(whole.mean() / 2, rel=1e-5)

@@ -37,17 +37,20 @@ def over_tasks(
     """`measure(learners, prompt, target)` on each of `num_tasks` tasks, in bounded memory, as float64 NumPy arrays.
 
     The tasks depend on `key` alone: learners measured with the same key meet the same tasks, a longer run begins with the tasks
-    of a shorter one, and the size of the chunks changes nothing.
+    of a shorter one, and the size of the chunks changes nothing but the rounding.
     """
-    num_chunks = -(-num_tasks // chunk)
-    values = _over_tasks(measure, learners, task, jr.split(key, num_chunks * chunk).reshape(num_chunks, chunk))
-    return jax.tree.map(lambda v: np.asarray(v, np.float64).reshape(-1, *v.shape[2:])[:num_tasks], values)
+    chunk = min(chunk, num_tasks)
+    starts = range(0, num_tasks, chunk)
+    keys = jr.split(key, len(starts) * chunk)
+    # A loop in Python, and not in XLA: its CPU backend can lock up on batches of LAPACK calls inside a compiled loop.
+    chunks = [_on_chunk(measure, learners, task, keys[start : start + chunk]) for start in starts]
+    return jax.tree.map(lambda *values: np.concatenate(values, dtype=np.float64)[:num_tasks], *chunks)
 
 
 @eqx.filter_jit
-def _over_tasks(measure, learners, task, keys):
+def _on_chunk(measure, learners, task, keys):
     def one(key):
         prompt, target = task.sample(key)
         return measure(learners, prompt, target)
 
-    return jax.lax.map(jax.vmap(one), keys)
+    return jax.vmap(one)(keys)

@@ -54,7 +54,7 @@ def tune(
     return learner(theta)
 
 
-def minimise(loss, theta, max_steps: int, gradient_tolerance=GRADIENT_TOLERANCE):
+def minimise(loss, theta, max_steps: int, gradient_tolerance: float | Float[Array, ""] = GRADIENT_TOLERANCE):
     """L-BFGS on `loss` from `theta`, until the gradient is smaller than `gradient_tolerance` or `max_steps` are done."""
     optimiser = optax.lbfgs()
     value_and_grad = optax.value_and_grad_from_state(loss)

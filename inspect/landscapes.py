@@ -1,0 +1,91 @@
+"""I8: the loss that the examples of one prompt define over the weights, where there are two inputs, and the steps taken on it."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..train.baselines import best_baseline
+from ..train.tasks import Task
+from ..zoo.algorithms.gradient_descent import GradientDescent
+from ..zoo.errors import ZooError
+from ..zoo.prompt import Learner, Prompt
+from .alignment import sensitivity
+
+Point = Float[np.ndarray, "2"]
+MARGIN = 1.4  # how far a landscape reaches beyond the farthest point of interest
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """L(w) = 1/(2N) Σᵢ (w·xᵢ − yᵢ)² of one prompt on a square around w = 0, and where learners go from there."""
+
+    ticks: Float[np.ndarray, " num_ticks"]  # of both w1 and w2
+    loss: Float[np.ndarray, "num_ticks num_ticks"]  # rows: w2, columns: w1
+    step: Point | None  # ∂ŷ/∂x_query of the learner, the weights it implies; None where not finite
+    descent: Point  # (η/N) Σᵢ yᵢ xᵢ, one step of gradient descent from w = 0
+    least_squares: Point | None  # the shortest w of least L; None where not finite
+    step_size: float  # η
+
+
+def landscapes(
+    learner: Learner,
+    task: Task,
+    *,
+    num_tasks: int = 6,
+    step_size: float | None = None,
+    resolution: int = 81,
+    key: PRNGKeyArray,
+) -> tuple[Landscape, ...]:
+    """The landscapes of `num_tasks` prompts, all on the same square of weights.
+
+    A learner that is linear in the query, as one layer of linear attention is, predicts ŷ = w·x_query with w = ∂ŷ/∂x_query: its step
+    ends at w. For other learners w belongs to this query. η is `step_size`, by default the best single step on `task`.
+
+    **Raises** `ZooError` unless `task` has two inputs and one output, and `learner` reads them.
+    """
+    for setting, needed in (("input_dim", 2), ("output_dim", 1)):
+        for owner, name in ((task, "the task"), (learner, "the learner")):
+            given = getattr(owner, setting, needed)
+            if given != needed:
+                raise ZooError(f"a landscape needs {setting} {needed}, but {name} has {given}")
+    if step_size is None:
+        descent = best_baseline("gd-1", task)
+        assert isinstance(descent, GradientDescent)
+        step_size = float(descent.step_size)
+    prompts, _ = task.sample_batch(key, num_tasks)
+    points = [np.asarray(p, np.float64) for p in _points(learner, GradientDescent(step_size), prompts)]  # [num_tasks, 2]
+    sizes = np.abs(np.stack(points))
+    reach = MARGIN * float(sizes[np.isfinite(sizes)].max(initial=0.0)) or 1.0
+    ticks = np.linspace(-reach, reach, resolution)
+    grid = np.stack(np.meshgrid(ticks, ticks), axis=-1)  # [w2, w1, 2]
+    xs, ys = (np.asarray(a, np.float64) for a in (prompts.xs, prompts.ys))
+    losses = [((grid @ x.T - y[:, 0]) ** 2).mean(axis=-1) / 2 for x, y in zip(xs, ys, strict=True)]
+    return tuple(
+        Landscape(
+            ticks=ticks,
+            loss=loss,
+            step=_finite(step),
+            descent=descent,
+            least_squares=_finite(shortest),
+            step_size=step_size,
+        )
+        for loss, step, descent, shortest in zip(losses, *points, strict=True)
+    )
+
+
+@eqx.filter_jit
+def _points(learner: Learner, descent: GradientDescent, prompts: Prompt) -> tuple[Array, Array, Array]:
+    """The learner's implied weights, those of one step of gradient descent, and the least-squares solution."""
+
+    def of_one(prompt: Prompt) -> tuple[Array, Array, Array]:
+        shortest, *_ = jnp.linalg.lstsq(prompt.xs, prompt.ys[:, 0])
+        return sensitivity(learner, prompt)[0], descent.weights(prompt)[0], shortest
+
+    return eqx.filter_vmap(of_one)(prompts)
+
+
+def _finite(point: Point) -> Point | None:
+    return point if np.isfinite(point).all() else None

@@ -1,0 +1,66 @@
+"""What a report is about: a checkpoint, and all that its sections need of it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax.random as jr
+from jaxtyping import PRNGKeyArray
+
+from ..train.baselines import best_baseline
+from ..train.recipe import Recipe
+from ..train.tasks import Task
+from ..zoo.card import Card
+from ..zoo.checkpoint import load, read_card
+from ..zoo.config import from_config
+from ..zoo.errors import ZooError
+from ..zoo.prompt import Learner
+from .figures import MEASURING_SEED
+from .stored_steps import stored_models
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A checkpoint by name or path. Its parts are read when they are first asked for; **raises** `ZooError` where there are none."""
+
+    source: str | Path
+    num_tasks: int = 10_000
+
+    @property
+    def name(self) -> str:
+        return Path(self.source).name
+
+    @cached_property
+    def card(self) -> Card:
+        return read_card(self.source)
+
+    @cached_property
+    def model(self) -> Any:
+        return load(self.source)
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        recipe = from_config(dict(self.card.training))
+        if not isinstance(recipe, Recipe):
+            raise ZooError("the card names no recipe, so neither the task nor the baselines are known")
+        return recipe
+
+    @property
+    def task(self) -> Task:
+        return self.recipe.task
+
+    @cached_property
+    def baselines(self) -> dict[str, Learner]:
+        """The recipe's baselines, each at its best."""
+        return {name: best_baseline(name, self.task) for name in self.recipe.baselines}
+
+    @cached_property
+    def steps(self) -> dict[int, Any]:
+        """The model at each stored step of its training."""
+        return stored_models(self.source)
+
+    @property
+    def key(self) -> PRNGKeyArray:
+        """The key of the tasks that everything in a report is measured on."""
+        return jr.key(MEASURING_SEED)
