@@ -59,13 +59,14 @@ def population_loss(model: Any, task: Task) -> float:
 def population_loss_by_length(model: Any, task: Task, num_examples: Sequence[int]) -> Float[np.ndarray, " num_lengths"]:
     """`population_loss` on prompts of each of these lengths, in one program. **Raises** `ZooError` like `population_loss`."""
     check_one_layer(model, task)
+    assert isinstance(task, LinearRegression)
     if not num_examples or min(num_examples) < task.num_distractors:
         raise ZooError(
             f"num_examples must be lengths of at least num_distractors = {task.num_distractors}, got {num_examples}"
         )
     with jax.enable_x64(True):
-        lengths = jnp.asarray(num_examples, jnp.float64)
-        return np.asarray(_by_length(*in_float64((model, task)), lengths))
+        model, settings, lengths = in_float64((model, task, np.array(num_examples)))
+        return np.asarray(_by_length(model, settings, lengths))
 
 
 def population_loss_gradient(model: Any, task: Task) -> ProductGradient:

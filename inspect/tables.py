@@ -15,6 +15,7 @@ from ..zoo.checkpoint import list_checkpoints, read_card
 from ..zoo.registry import list_models, model_class
 from .alignment import Alignment, Mean
 from .figures import ALIGNMENT_TASKS
+from .identification import Identification
 
 # The columns of the alignment measures, and where they are in an `Alignment`.
 ALIGNMENT = {
@@ -97,6 +98,46 @@ def demo_tables(
     for name, measured in alignments.items():
         _row(alignment_table, name, *(_mean(asdict(measured)[measure]) for measure in ALIGNMENT.values()))
     return loss_table, alignment_table
+
+
+def identification_tables(identification: Identification) -> tuple[Table, ...]:
+    """The verdict, and every candidate with the shares of predictions / sensitivities that it explains on each distribution."""
+    verdict = _table("", "", "")
+    verdict.show_header = False
+    _row(verdict, "runs", identification.verdict or "none of these")
+    _row(verdict, "because", identification.reason)
+    if identification.verdict and identification.ranking:
+        _row(verdict, "its parameters, fitted", _parameters(identification.ranking[0].parameters))
+        _row(verdict, "the best for the task", _parameters(identification.best_for_task))
+    for name, reason in identification.skipped.items():
+        _row(verdict, f"{name} was left out", reason)
+    if not identification.ranking:
+        return (verdict,)
+    distributions = [agreement.distribution for agreement in identification.ranking[0].agreements]
+    ranking = _table(
+        f"explained share of predictions / sensitivities, on {identification.num_tasks:,} tasks each",
+        *("algorithm", "mean", "less than the first", *distributions, "parameters"),
+    )
+    for candidate in identification.ranking:
+        pairs = [
+            " / ".join("undefined" if mean.value is None else f"{mean.value:.4f}" for mean in (a.prediction, a.sensitivity))
+            for a in candidate.agreements
+        ]
+        score, behind = (_mean(asdict(mean)) for mean in (candidate.score, candidate.behind))
+        _row(ranking, candidate.name, score, behind, *pairs, _parameters(candidate.parameters))
+    return verdict, ranking
+
+
+def _parameters(parameters: Mapping[str, Any]) -> str:
+    """Parameters by name; of a matrix, its size, and of one that does not matter, a dash."""
+    return "\n".join(f"{name} {_parameter(value)}" for name, value in parameters.items()) or "none"
+
+
+def _parameter(value: Any) -> str:
+    if isinstance(value, list):
+        inner = value[0] if value else None
+        return f"{len(value)} × {len(inner)}" if isinstance(inner, list) else f"[{', '.join(map(_parameter, value))}]"
+    return "–" if value is None else f"{value:.5g}"
 
 
 def _table(title: str, *columns: str) -> Table:
