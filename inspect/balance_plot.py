@@ -35,7 +35,7 @@ def balance_curves(
     say_if_empty(ax, np.concatenate([balance.difference for balance in path.balances]))
     if logarithmic:
         ax.set_xscale("symlog", linthresh=1)
-    ax.set_xlim(0, 1.1 * max(path.steps[-1], 1))
+    ax.set_xlim(-0.1 if logarithmic else None, 1.1 * max(path.steps[-1], 1))
     ax.set(xlabel=xlabel, ylabel="difference of squared norms\n(thin: their sum)")
     ax.set_title("what gradient flow would conserve", fontsize="medium")
     handles, _ = ax.get_legend_handles_labels()

@@ -75,7 +75,7 @@ def condition_numbers(fit: FittedSteps, *, ax: Axes | None = None) -> Axes:
     say_if_empty(ax, medians)
     if np.isfinite(medians).any():
         ax.set_yscale("log")
-    ax.set_xticks(stages, ["input", *(f"after {_place(fit, k)}".replace(" ", "\n") for k in range(len(fit.layers)))])
+    ax.set_xticks(stages, ["input", *(f"after\n{_place(fit, k)}".replace(", ", ",\n") for k in range(len(fit.layers)))])
     ax.set_xlim(-0.5, len(spreads) - 0.5)
     ax.set(ylabel=r"$\lambda_{\max}/\lambda_{\min}$ of $\Sigma_i x_i x_i^\top$")
     ax.set_title("condition number: median, quartiles", fontsize="medium")

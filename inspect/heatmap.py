@@ -31,12 +31,14 @@ def product_heatmap(
     labels: Sequence[str] = (),
     limit: float | None = None,
     title: str | None = None,
+    values: bool = True,
     colour_bar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
     """One product as a heatmap (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
 
-    Zero is white; colours reach from −`limit` to `limit`, by default the largest entry in size. Small matrices carry their values.
+    Zero is white; colours reach from −`limit` to `limit`, by default the largest entry in size. Small matrices carry their
+    `values`.
     All-zero matrices and cells that are not finite are drawn, marked, and warned of.
 
     **Raises** `ZooError` if `matrix` is not square or `labels` do not fit it.
@@ -50,7 +52,7 @@ def product_heatmap(
     title = _TITLES[product] if title is None else title
     title = _marked(title, matrix, product)
     limit = symmetric_limit([matrix]) if limit is None else limit
-    small = len(matrix) <= LARGEST_ANNOTATED
+    small = values and len(matrix) <= LARGEST_ANNOTATED
     sns.heatmap(
         matrix,
         mask=~np.isfinite(matrix),

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -13,11 +14,14 @@ from jaxtyping import PRNGKeyArray
 
 from ..train.baselines import best_baseline
 from ..train.tasks import Task
+from ..zoo.checkpoint import load, read_card
+from ..zoo.config import from_config
 from ..zoo.errors import UnknownNameError, ZooError
 from ..zoo.prompt import Learner, Prompt
 from .agreement import Agreement, Comparison, compare, mean_share, power
 from .alignment import Mean
 from .candidates import KERNEL, Fit, Predictions, contains, default_candidates, fit_candidate, named_parameters
+from .figures import MEASURING_SEED
 from .outside import inside_and_outside
 
 TUNING_TASKS = 5_000
@@ -118,7 +122,7 @@ def identify(
         return replace(result, reason="its predictions are not finite on any task")
     if not predictions.any():
         return replace(result, verdict="zero", reason="its prediction is 0 on every task")
-    if bool((abs(predictions - predictions[0]) <= CONSTANT * abs(predictions[0])).all()):
+    if bool((abs(predictions - predictions[:1]) <= CONSTANT * abs(predictions[:1])).all()):
         value = ", ".join(f"{entry:.4g}" for entry in np.asarray(predictions[0]))
         return replace(result, reason=f"it predicts {value} whatever the prompt")
 
@@ -134,6 +138,21 @@ def identify(
     if verdict not in (None, "zero", KERNEL):
         best = named_parameters(verdict, best_baseline(verdict, task))
     return replace(result, verdict=verdict, reason=reason, ranking=ranking, best_for_task=best, skipped=skipped)
+
+
+def identify_checkpoint(
+    name: str | Path,
+    *,
+    step: int | None = None,
+    candidates: Sequence[str] | None = None,
+    num_tasks: int = 5_000,
+    seed: int = MEASURING_SEED,
+) -> Identification:
+    """`identify` for a checkpoint, by name or path, on the task of its card. **Raises** `ZooError` also if the card names none."""
+    task = from_config(dict(read_card(name).task))
+    if not isinstance(task, Task):
+        raise ZooError(f"the card of {name} names no task, so it is not known where to measure")
+    return identify(load(name, step=step), task, candidates=candidates, num_tasks=num_tasks, key=jr.key(seed))
 
 
 @eqx.filter_jit

@@ -32,7 +32,9 @@ def agreement_bars(
     ax = Figure(layout="constrained").subplots() if ax is None else ax
     ranking = identification.ranking
     if not ranking:
-        ax.text(0.5, 0.5, identification.reason, ha="center", va="center", transform=ax.transAxes, color="0.4", wrap=True)
+        ax.text(
+            0.5, 0.5, identification.reason, ha="center", va="center", transform=ax.transAxes, color="0.4", wrap=True
+        )
         ax.set_axis_off()
         return ax
     distributions = [agreement.distribution for agreement in ranking[0].agreements]
@@ -66,5 +68,7 @@ def identification_figure(identification: Identification, *, name: str = "the le
     handles, labels = left.get_legend_handles_labels()
     if handles:
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, title="tasks")
-    figure.suptitle(f"{name} runs {identification.verdict or 'none of these algorithms'}", fontsize="large")
+    runs = {"zero": "predicts 0", None: "runs none of these algorithms"}
+    verdict = runs.get(identification.verdict, f"runs {identification.verdict}")
+    figure.suptitle(f"{name} {verdict}", fontsize="large")
     return figure

@@ -106,7 +106,7 @@ def identification_tables(identification: Identification) -> tuple[Table, ...]:
     verdict.show_header = False
     _row(verdict, "runs", identification.verdict or "none of these")
     _row(verdict, "because", identification.reason)
-    if identification.verdict and identification.ranking:
+    if identification.ranking and identification.verdict == identification.ranking[0].name:
         _row(verdict, "its parameters, fitted", _parameters(identification.ranking[0].parameters))
         _row(verdict, "the best for the task", _parameters(identification.best_for_task))
     for name, reason in identification.skipped.items():
@@ -119,13 +119,20 @@ def identification_tables(identification: Identification) -> tuple[Table, ...]:
         *("algorithm", "mean", "less than the first", *distributions, "parameters"),
     )
     for candidate in identification.ranking:
-        pairs = [
-            " / ".join("undefined" if mean.value is None else f"{mean.value:.4f}" for mean in (a.prediction, a.sensitivity))
-            for a in candidate.agreements
+        pairs = [" / ".join(_share(mean) for mean in (a.prediction, a.sensitivity)) for a in candidate.agreements]
+        means = [
+            _share(mean) if mean.standard_error is None else f"{_share(mean)} ± {mean.standard_error:.2g}"
+            for mean in (candidate.score, candidate.behind)
         ]
-        score, behind = (_mean(asdict(mean)) for mean in (candidate.score, candidate.behind))
-        _row(ranking, candidate.name, score, behind, *pairs, _parameters(candidate.parameters))
+        _row(ranking, candidate.name, *means, *pairs, _parameters(candidate.parameters))
     return verdict, ranking
+
+
+def _share(share: Mean) -> str:
+    """Four decimals of what lies between −10 and 10."""
+    if share.value is None:
+        return "undefined"
+    return f"{share.value:.4f}" if abs(share.value) < 10 else f"{share.value:.2g}"
 
 
 def _parameters(parameters: Mapping[str, Any]) -> str:

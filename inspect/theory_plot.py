@@ -26,7 +26,7 @@ def least_loss_lines(least: LeastLosses, *, ax: Axes | None = None) -> Axes:
     if least.gradient_step - least.preconditioned_step > 1e-3 * least.gradient_step:
         lines.append((least.preconditioned_step, preconditioned, "-."))
     else:
-        lines[-1] = (least.gradient_step, f"{gradient} (no preconditioner is better)", "--")
+        lines[-1] = (least.gradient_step, f"best step, GD at η* = {least.step_size:.4g}", "--")
     for loss, label, style in lines:
         ax.axhline(loss, color="0.35", linewidth=1, linestyle=style, label=f"{label}: {loss:.6g}", zorder=1)
     return ax
@@ -54,7 +54,7 @@ def loss_path_curve(path: LossPath, *, excess: bool = False, ax: Axes | None = N
         title = "exact population loss"
     say_if_empty(ax, shown)
     ax.set_xscale("symlog", linthresh=1)
-    ax.set_xlim(0, 1.1 * max(path.steps[-1], 1))
+    ax.set_xlim(-0.1, 1.1 * max(path.steps[-1], 1))
     ax.set(xlabel="training step")
     ax.set_title(title if np.isnan(losses[-1]) else f"{title}, last {shown[-1]:.6g}", fontsize="medium")
     return ax

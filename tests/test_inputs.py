@@ -36,6 +36,7 @@ def name(inputs: Inputs) -> str:
     return f"{type(inputs).__name__}-{np.asarray(next(iter(vars(inputs).values()))).ndim}d"
 
 
+@eqx.filter_jit
 def samples(inputs: Inputs, key) -> jax.Array:
     """One input of each of many prompts."""
     return jax.vmap(lambda k: inputs.sample(k, 1, DIM)[0])(jr.split(key, NUM_SAMPLES))
@@ -43,9 +44,9 @@ def samples(inputs: Inputs, key) -> jax.Array:
 
 def assert_mean(values: jax.Array, expected: jax.Array) -> None:
     """The mean over the first axis is the expected one within five standard errors of each entry."""
-    values = np.asarray(values, np.float64)
-    error = values.std(axis=0) / np.sqrt(len(values))
-    assert (np.abs(values.mean(axis=0) - np.asarray(expected)) <= 5 * error).all()
+    found = np.asarray(values, np.float64)
+    error = found.std(axis=0) / np.sqrt(len(found))
+    assert (np.abs(found.mean(axis=0) - np.asarray(expected)) <= 5 * error).all()
 
 
 @pytest.mark.parametrize("inputs", INPUTS, ids=name)

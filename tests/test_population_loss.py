@@ -145,8 +145,8 @@ def test_the_gradient_is_the_slope_of_the_loss(x64, getkey):
 def test_the_loss_at_other_lengths(x64):
     task = LinearRegression(3, 2, 5, Exponential(0.4), TEACHER, 0.4, num_distractors=2)
     model = dense(task, num_heads=2)
-    known = [population_loss(model, replace(task, num_examples=N)) for N in (2, 3, 11)]
-    assert_close(population_loss_by_length(model, task, [2, 3, 11]), np.array(known))
+    known = [population_loss(model, replace(task, num_examples=N)) for N in (2, 11)]
+    assert_close(population_loss_by_length(model, task, [2, 11]), np.array(known))
     with pytest.raises(ZooError, match="at least num_distractors = 2"):
         population_loss_by_length(model, task, [1])
 

@@ -85,7 +85,7 @@ def test_the_risk_at_any_length_is_the_loss_of_the_construction(shift, x64):
         "inputs": replace(training, inputs=Uniform(1.7)),
         "noise and teacher": replace(training, noise_std=1.1, teacher=GaussianTeacher(0.5, mean=0.3)),
     }[shift]
-    risk = preconditioned_risk(training, test=test, num_examples=[2, 7, 31])
+    risk = preconditioned_risk(training, test=test, num_examples=[2, 31])
     for M, half_mse in zip(risk.num_examples, risk.half_mse, strict=True):
         model = preconditioned_gd_lsa(jnp.asarray(risk.preconditioner)[None], num_examples=M, output_dim=2)
         assert_close(np.float64(half_mse), np.float64(population_loss(model, replace(test, num_examples=M))))
@@ -152,9 +152,11 @@ def test_gradient_flow_reaches_the_limit_that_balance_picks(flow):
 
 
 def test_factors_conserve_three_balances_and_adam_none():
-    model = create("lsa", input_dim=2, head_dim=2, init_scale=0.5, key=jr.key(0))
-    task = LinearRegression(2, 1, 3, Uniform(1.0))
-    path = balance_path(gradient_flow(model, task, duration=10.0, num_points=3))
+    model = create("lsa", input_dim=2, head_dim=2, query_init="known", init_scale=0.5, key=jr.key(0))
+    task = LinearRegression(2, 1, 3, Uniform(1.0), GaussianTeacher(mean=0.5))
+    models = gradient_flow(model, task, duration=10.0, num_points=3)
+    assert not np.asarray(models[3].W_0.value).any()  # known, so not trained
+    path = balance_path(models)
     assert [balance.law for balance in path.balances] == ["‖W_K‖² − ‖W_Q‖²", "‖W_P‖² − ‖W_V‖²", "‖W_P‖² − ‖W_K‖²"]
     assert all(balance.drift < 1e-8 for balance in path.balances)
     assert np.abs(np.diff(path.balances[0].left)).max() > 1e-3
@@ -170,14 +172,6 @@ def test_softmax_has_one_law_less():
     assert {(balance.layer, balance.head) for balance in balances} == {
         (f"layers.{k}", h) for k in (0, 1) for h in (0, 1)
     }
-
-
-def test_a_known_query_start_stays():
-    model = create("lsa", input_dim=2, query_init="known", init_scale=0.5, key=jr.key(0))
-    task = LinearRegression(2, 1, 3, teacher=GaussianTeacher(mean=1.0))
-    end = gradient_flow(model, task, duration=1.0, num_points=1)[1]
-    assert not np.asarray(end.W_0.value).any()
-    assert population_loss(end, task) < population_loss(model, task)
 
 
 def test_starts_and_flows_that_cannot_be_are_refused():

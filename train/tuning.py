@@ -1,7 +1,7 @@
 """Bringing an algorithm to its best on a task."""
 
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -54,7 +54,9 @@ def tune(
     return learner(theta)
 
 
-def minimise(loss, theta, max_steps: int, gradient_tolerance: float | Float[Array, ""] = GRADIENT_TOLERANCE):
+def minimise(
+    loss, theta, max_steps: int, gradient_tolerance: float | Float[Array, ""] = GRADIENT_TOLERANCE
+) -> tuple[Any, Float[Array, ""]]:
     """L-BFGS on `loss` from `theta`, until the gradient is smaller than `gradient_tolerance` or `max_steps` are done."""
     optimiser = optax.lbfgs()
     value_and_grad = optax.value_and_grad_from_state(loss)

@@ -133,25 +133,19 @@ def identify(
     tasks: Annotated[int, typer.Option(min=2, help="tasks of each distribution to measure on")] = 5_000,
     step: Step = None,
     candidate: Annotated[
-        list[str] | None, typer.Option(help="an algorithm to try, as in gd-5; repeat for more; those that suit unless given")
+        list[str] | None,
+        typer.Option(help="an algorithm to try, as in gd-5; repeat for more; those that suit unless given"),
     ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="a picture: PNG, SVG or PDF")] = None,
 ) -> None:
     """Find the algorithm that a checkpoint runs: each is tuned to it, then compared inside and outside its distribution."""
-    import jax.random as jr
-
-    from .inspect import identification
-    from .inspect.figures import MEASURING_SEED
+    from .inspect.identification import identify_checkpoint
     from .inspect.identification_plot import identification_figure
     from .inspect.tables import identification_tables
     from .output import save_figure, show, working
-    from .zoo.checkpoint import load, read_card
 
-    learner, task = load(name, step=step), identification.task_of(read_card(name))
     with working(f"tuning algorithms to {name}"):
-        found = identification.identify(
-            learner, task, candidates=candidate, num_tasks=tasks, key=jr.key(MEASURING_SEED)
-        )
+        found = identify_checkpoint(name, step=step, candidates=candidate, num_tasks=tasks)
     show(*identification_tables(found))
     if output is not None:
         save_figure(identification_figure(found, name=name), output)

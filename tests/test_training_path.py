@@ -1,0 +1,78 @@
+"""Weights, loss and alignment over the stored steps of a training."""
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+import pytest
+
+from iclzoo.inspect.training_path import alignment_path, block_shares, spread, weight_path
+from iclzoo.inspect.training_path_plot import spectrum_figure, training_figure, weight_path_figure
+from iclzoo.inspect.weights import spectra
+from iclzoo.train.tasks import LinearRegression
+from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
+from iclzoo.zoo.constructions.gd import gradient_descent_lsa
+from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
+from iclzoo.zoo.errors import ZooError
+from iclzoo.zoo.registry import create
+
+N, D = 5, 3
+TASK = LinearRegression(input_dim=D, num_examples=N)
+DESCENT = GradientDescent(2.0)
+
+
+def constructed(eta: float):
+    return gradient_descent_lsa([eta], num_examples=N, input_dim=D)
+
+
+def test_a_path_towards_a_construction():
+    path = {step: constructed(eta) for step, eta in ((0, 0.5), (7, 1.0), (20, 2.0))}
+    weights = weight_path(path)
+    assert weights.steps == (0, 7, 20)
+    assert [r[0].step_size_over_num_examples for r in weights.readings] == [pytest.approx(x / N) for x in (0.5, 1, 2)]
+    aligned = alignment_path(path, "gd", DESCENT, TASK, num_tasks=101, key=jr.key(0))
+    distances = [a.prediction_distance.value for a in aligned.alignments]
+    assert distances == sorted(distances, reverse=True)
+    assert distances[-1] == pytest.approx(0, abs=1e-6)
+    assert aligned.half_mse[-1].value == pytest.approx(aligned.baseline_half_mse.value, rel=1e-5)
+    training_figure(weights, aligned).savefig("/dev/null", format="png")
+    weight_path_figure(weights, columns=2).savefig("/dev/null", format="png")
+
+
+def test_the_shipped_path_starts_at_nothing_and_ends_at_one_step():
+    weights = weight_path("lsa-fast")
+    assert weights.steps[0] == 0
+    assert weights.readings[0][0].step_size_over_num_examples == pytest.approx(0, abs=0.01)
+    assert weights.readings[-1][0].step_size_over_num_examples == pytest.approx(0.606, rel=0.015)
+
+
+def test_blocks_of_a_construction():
+    (shares,) = block_shares(constructed(1.0))
+    assert np.allclose(shares.W_KQ, [[1, 0], [0, 0]])
+    assert np.allclose(shares.W_PV, [[0, 0], [0, 1]])
+    (mixed,) = block_shares(gd_plus_plus_lsa([N * 1.0], [1.0], num_examples=N, input_dim=D))
+    assert np.allclose(mixed.W_PV, [[D / (D + 1), 0], [0, 1 / (D + 1)]])
+
+
+def test_zero_broken_and_other_models():
+    zero = jax.tree.map(jnp.zeros_like, create("lsa", input_dim=D, key=jr.key(0)))
+    assert block_shares(zero)[0].W_KQ is None
+    broken = jax.tree.map(lambda w: w * jnp.nan, create("lsa", input_dim=D, key=jr.key(0)))
+    with pytest.warns(UserWarning, match="not finite"):
+        weight_path_figure(weight_path({0: broken, 1: broken}))
+    with pytest.raises(ZooError, match="no attention layer"):
+        block_shares(create("lstm", key=jr.key(0)))
+    with pytest.raises(ZooError, match="none is stored"):
+        weight_path({})
+
+
+def test_spectra_have_a_picture():
+    figure = spectrum_figure(spectra(create("deep_lsa", input_dim=D, num_heads=2, key=jr.key(0))))
+    labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert len(labels) == 8
+    assert all("effective rank" in label for label in labels)
+
+
+def test_steps_are_spread_over_the_path():
+    assert spread(range(10), 4) == [0, 3, 6, 9]
+    assert spread(range(2), 6) == [0, 1]
