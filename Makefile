@@ -14,7 +14,7 @@ test: $(VENV)/installed-test
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 # Train every shipped checkpoint again, from its recipe; a run that was cut short goes on.
 checkpoints: $(VENV)/installed $(RECIPES:%=checkpoint-%)

@@ -210,7 +210,9 @@ def main() -> None:
             for whose in ("official", "ours")
         }
         theirs, own = (statistics.median(seconds[whose]) for whose in ("official", "ours"))
-        console.print(f"time to quality, one layer, cold start: official {theirs:.1f} s, iclzoo {own:.1f} s, ratio {theirs / own:.1f}")
+        console.print(
+            f"time to quality, one layer, cold start: official {theirs:.1f} s, iclzoo {own:.1f} s, ratio {theirs / own:.1f}"
+        )
 
 
 if __name__ == "__main__":

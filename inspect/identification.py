@@ -20,11 +20,12 @@ from ..zoo.errors import UnknownNameError, ZooError
 from ..zoo.prompt import Learner, Prompt
 from .agreement import Agreement, Comparison, compare, mean_share, power
 from .alignment import Mean
-from .candidates import KERNEL, Fit, Predictions, contains, default_candidates, fit_candidate, named_parameters
+from .candidates import Fit, Predictions, contains, default_candidates, fit_candidate, named_parameters
 from .figures import MEASURING_SEED
 from .outside import inside_and_outside
 
 TUNING_TASKS = 5_000
+CLOSED_FORM = ("gd-1", "preconditioned-gd", "ridge")  # best on most tasks without any sample of them
 ENOUGH = (
     0.9  # the score an algorithm must reach for the learner to be said to run it: with three distributions, 0.7 on each
 )
@@ -64,7 +65,7 @@ class Identification:
     verdict: str | None  # the name of the algorithm; None: none of these
     reason: str  # how sure that is, in a sentence
     ranking: tuple[Candidate, ...]
-    best_for_task: Mapping[str, Any]  # the parameters with which the first candidate would do best on the task itself
+    best_for_task: Mapping[str, Any]  # the parameters with which the algorithm would be at its best on the task itself
     skipped: Mapping[str, str]  # candidates that do not apply, and why
     relative_power: float | None  # E‖ŷ‖² / E‖y‖²
     num_tasks: int  # in each distribution
@@ -98,11 +99,10 @@ def identify(
     **Raises** `UnknownNameError` for a name that is none, `ZooError` where no candidate applies.
     """
     key_tune, key_power, *keys = jr.split(key, 5)
-    prompts, _ = task.sample_batch(key_tune, TUNING_TASKS)
-    predictions = _predict(learner, prompts)
+    prompts, targets, predictions = _tuning_tasks(learner, task, key_tune)
     usable = jnp.isfinite(predictions).all(axis=1)
     if not usable.all():
-        prompts, predictions = jax.tree.map(lambda array: array[usable], (prompts, predictions))
+        prompts, targets, predictions = jax.tree.map(lambda array: array[usable], (prompts, targets, predictions))
     powers, target_powers = power(learner, task, num_tasks=num_tasks, key=key_power)
     finite = np.isfinite(powers)
     relative_power = (
@@ -135,8 +135,10 @@ def identify(
     ranking = _rank(fits, {name: [measured[name] for measured in compared] for name in fits})
     verdict, reason = _decide(ranking, relative_power)
     best = {}
-    if verdict not in (None, "zero", KERNEL):
+    if verdict in CLOSED_FORM:
         best = named_parameters(verdict, best_baseline(verdict, task))
+    elif verdict is not None:
+        best = fit_candidate(verdict, learner, prompts, targets).parameters
     return replace(result, verdict=verdict, reason=reason, ranking=ranking, best_for_task=best, skipped=skipped)
 
 
@@ -156,8 +158,10 @@ def identify_checkpoint(
 
 
 @eqx.filter_jit
-def _predict(learner: Learner, prompts: Prompt) -> Predictions:
-    return jax.vmap(lambda prompt: learner(prompt))(prompts)
+def _tuning_tasks(learner: Learner, task: Task, key: PRNGKeyArray) -> tuple[Prompt, Predictions, Predictions]:
+    """Prompts, their targets, and what the learner predicts for them."""
+    prompts, targets = task.sample_batch(key, TUNING_TASKS)
+    return prompts, targets, jax.vmap(lambda prompt: learner(prompt))(prompts)
 
 
 def _fits(

@@ -143,9 +143,14 @@ def _lines(start: Any, end: Any) -> dict[str, tuple[Any, Any]]:
     """Each line as the model at t = 0 and the arrays at t = 1, in the same structure."""
     here, there = products(start), products(end)
     _check_family(start, end)
-    matched = [match_heads(other, layer) if layer.is_linear else other for layer, other in zip(here, there, strict=True)]
+    matched = [
+        match_heads(other, layer) if layer.is_linear else other for layer, other in zip(here, there, strict=True)
+    ]
     lines = {
-        "gauge removed": (with_products(start, [*map(fix_gauge, here)]), with_products(end, [*map(fix_gauge, matched)])),
+        "gauge removed": (
+            with_products(start, [*map(fix_gauge, here)]),
+            with_products(end, [*map(fix_gauge, matched)]),
+        ),
         "products": (with_products(start, here), with_products(end, there)),
         "factors": (start, end),
     }
@@ -179,11 +184,15 @@ def _curve(errors: Float[np.ndarray, "num_tasks num_points"], at_zero: int) -> C
 
 def _check_family(start: Any, end: Any) -> None:
     if type(start) is not type(end):
-        raise ZooError(f"interpolation needs two models of one class, got {type(start).__name__} and {type(end).__name__}")
+        raise ZooError(
+            f"interpolation needs two models of one class, got {type(start).__name__} and {type(end).__name__}"
+        )
     here, there = hyperparameters(start), hyperparameters(end)
     for name in here:
         if name not in _FREE and here[name] != there[name]:
-            raise ZooError(f"interpolation needs models that differ in weights alone; {name} is {here[name]} and {there[name]}")
+            raise ZooError(
+                f"interpolation needs models that differ in weights alone; {name} is {here[name]} and {there[name]}"
+            )
 
 
 def _arrays_of(model: Any, *, like: Any) -> Any:

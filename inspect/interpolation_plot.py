@@ -7,12 +7,20 @@ from .curves_plot import colours, draw_curve, logarithmic_losses, say_if_empty
 from .interpolation import Interpolation
 from .means import as_arrays
 
-_NAMES = {"gauge removed": "products, gauge removed", "products": "products as they are", "factors": "factors as they are"}
+_NAMES = {
+    "gauge removed": "products, gauge removed",
+    "products": "products as they are",
+    "factors": "factors as they are",
+}
 _STYLES = {"gauge removed": "-", "products": "--", "factors": ":"}
 
 
 def interpolation_curves(
-    interpolation: Interpolation, *, names: tuple[str, str] = ("start", "end"), title: str | None = None, ax: Axes | None = None
+    interpolation: Interpolation,
+    *,
+    names: tuple[str, str] = ("start", "end"),
+    title: str | None = None,
+    ax: Axes | None = None,
 ) -> Axes:
     """The half-MSE against t (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
 

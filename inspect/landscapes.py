@@ -56,7 +56,9 @@ def landscapes(
         assert isinstance(descent, GradientDescent)
         step_size = float(descent.step_size)
     prompts, _ = task.sample_batch(key, num_tasks)
-    points = [np.asarray(p, np.float64) for p in _points(learner, GradientDescent(step_size), prompts)]  # [num_tasks, 2]
+    points = [
+        np.asarray(p, np.float64) for p in _points(learner, GradientDescent(step_size), prompts)
+    ]  # [num_tasks, 2]
     sizes = np.abs(np.stack(points))
     reach = MARGIN * float(sizes[np.isfinite(sizes)].max(initial=0.0)) or 1.0
     ticks = np.linspace(-reach, reach, resolution)

@@ -18,7 +18,12 @@ _LOSS = "in-context loss, 1/(2N) Σ (w·x − y)²"
 
 
 def landscape(
-    landscape: Landscape, *, name: str = "learner", limit: float | None = None, legend: bool = True, ax: Axes | None = None
+    landscape: Landscape,
+    *,
+    name: str = "learner",
+    limit: float | None = None,
+    legend: bool = True,
+    ax: Axes | None = None,
 ) -> Axes:
     """One landscape over (w1, w2) with both steps (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
 
@@ -28,7 +33,12 @@ def landscape(
     norm = _norm([landscape], limit)
     reach = landscape.ticks[-1]
     ax.imshow(
-        landscape.loss, origin="lower", extent=(-reach, reach, -reach, reach), cmap=LOSS_COLOURS, norm=norm, aspect="equal"
+        landscape.loss,
+        origin="lower",
+        extent=(-reach, reach, -reach, reach),
+        cmap=LOSS_COLOURS,
+        norm=norm,
+        aspect="equal",
     )
     if np.ptp(landscape.loss) > 0:
         levels = norm.vmax * np.linspace(0, 1, 9)[1:-1] ** 2
@@ -58,7 +68,9 @@ def landscapes_figure(landscapes: Sequence[Landscape], *, name: str = "learner",
         ax.label_outer()
     for ax in axes.flat[len(landscapes) :]:
         ax.remove()
-    bar = figure.colorbar(ScalarMappable(norm, LOSS_COLOURS), ax=axes[:, :].ravel().tolist()[: len(landscapes)], shrink=0.7)
+    bar = figure.colorbar(
+        ScalarMappable(norm, LOSS_COLOURS), ax=axes[:, :].ravel().tolist()[: len(landscapes)], shrink=0.7
+    )
     bar.outline.set_visible(False)
     bar.set_label(_LOSS)
     figure.legend(handles=_handles(landscapes, name), loc="outside lower center", ncols=3, frameon=False)
@@ -72,7 +84,14 @@ def _norm(landscapes: Sequence[Landscape], limit: float | None) -> PowerNorm:
 
 def _arrow(ax: Axes, tip: Point | None, colour: str, *, width: float) -> None:
     if tip is not None and np.any(tip):
-        style = {"arrowstyle": "-|>", "color": colour, "linewidth": width, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 9 + 2 * width}
+        style = {
+            "arrowstyle": "-|>",
+            "color": colour,
+            "linewidth": width,
+            "shrinkA": 0,
+            "shrinkB": 0,
+            "mutation_scale": 9 + 2 * width,
+        }
         ax.annotate("", xy=tuple(tip), xytext=(0, 0), arrowprops=style, zorder=4)
 
 

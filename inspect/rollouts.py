@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, PRNGKeyArray
 
 from ..train.baselines import best_baseline
 from ..train.losses import over_tasks
@@ -48,7 +48,9 @@ class Rollouts:
     model: tuple[Rollout, ...]  # one for each damping λ
     descent: tuple[Rollout, ...]  # steps of size λη
     step_size: float  # η
-    num_beyond_bound: tuple[int, ...]  # tasks with (λη/N)·λ_max(XᵀX) > 2, on which gradient descent diverges, for each λ
+    num_beyond_bound: tuple[
+        int, ...
+    ]  # tasks with (λη/N)·λ_max(XᵀX) > 2, on which gradient descent diverges, for each λ
     num_tasks: int
 
 
@@ -123,7 +125,9 @@ def check_one_layer(model: Any) -> None:
         raise ZooError(f"{type(model).__name__} has no layer over tokens that could be applied again")
     layers = {id(layer) for layer in model.stack}
     if len(layers) != 1:
-        raise ZooError(f"a roll-out applies one layer again and again, but {type(model).__name__} has {len(layers)} layers")
+        raise ZooError(
+            f"a roll-out applies one layer again and again, but {type(model).__name__} has {len(layers)} layers"
+        )
 
 
 def _roll_both(settings: tuple[Any, Array, int], prompt, target) -> tuple[Any, Any, Array]:

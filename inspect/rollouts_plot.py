@@ -29,7 +29,9 @@ def rollout_curves(
     drawn: list[float] = []
     for rolled, style, label in ((rollouts.model, "-", name), (rollouts.descent, "--", "GD, step λη")):
         for colour, rollout in zip(shades(len(rolled)), rolled, strict=True):
-            drawn.extend(_draw(ax, rollout, statistic, color=colour, linestyle=style, label=f"{label}, λ = {rollout.damping:g}"))
+            drawn.extend(
+                _draw(ax, rollout, statistic, color=colour, linestyle=style, label=f"{label}, λ = {rollout.damping:g}")
+            )
     finite = np.array([value for value in drawn if np.isfinite(value)])
     if len(finite):
         logarithmic_losses(ax, finite[finite <= LARGEST_LOSS * finite[0]])
@@ -47,7 +49,9 @@ def diverging_shares(rollouts: Rollouts, *, name: str = "the layer", ax: Axes | 
     dampings = [rollout.damping for rollout in rollouts.model]
     for rolled, style, label in ((rollouts.model, "o-", name), (rollouts.descent, "s--", "GD, step λη")):
         shares, errors = as_arrays([rollout.diverging for rollout in rolled])
-        ax.errorbar(dampings, 100 * shares, 100 * np.nan_to_num(errors), fmt=style, capsize=2, markersize=5, label=label)
+        ax.errorbar(
+            dampings, 100 * shares, 100 * np.nan_to_num(errors), fmt=style, capsize=2, markersize=5, label=label
+        )
     bound = 100 * np.array(rollouts.num_beyond_bound) / rollouts.num_tasks
     ax.plot(dampings, bound, "kx", markersize=8, label=r"$(\lambda\eta/N)\,\lambda_{\max}(X^\top X) > 2$")
     ax.set(xlabel="damping λ", ylabel=f"diverging, % of {rollouts.num_tasks:,} tasks")
@@ -65,7 +69,10 @@ def rollouts_figure(rollouts: Rollouts, *, name: str = "the layer") -> Figure:
     diverging_shares(rollouts, name=name, ax=right)
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize="small")
-    figure.suptitle(f"the same layer applied again and again, η = {rollouts.step_size:.4g}, {rollouts.num_tasks:,} tasks", fontsize="medium")
+    figure.suptitle(
+        f"the same layer applied again and again, η = {rollouts.step_size:.4g}, {rollouts.num_tasks:,} tasks",
+        fontsize="medium",
+    )
     return figure
 
 

@@ -150,7 +150,9 @@ def _numbers(values: Values, default: Sequence[float]) -> tuple[float, ...]:
     return tuple(sorted(map(float, default if values is None else values)))
 
 
-def _whole(values: Values, default: Sequence | np.ndarray, *, at_least: int = 0, at_most: int | None = None) -> tuple[int, ...]:
+def _whole(
+    values: Values, default: Sequence | np.ndarray, *, at_least: int = 0, at_most: int | None = None
+) -> tuple[int, ...]:
     chosen = tuple(sorted({int(value) for value in (default if values is None else values)}))
     if not chosen or chosen[0] < at_least or (at_most is not None and chosen[-1] > at_most):
         raise ZooError(f"values must be whole numbers from {at_least} to {at_most or '…'}, got {list(chosen)}")

@@ -72,7 +72,8 @@ def _descend(measure, theta: np.ndarray, max_steps: int, negligible: float) -> t
         moved = theta - np.clip(step[:, :, 0], -LARGEST_STEP, LARGEST_STEP)
         there = measure(moved)
         better = there.loss < here.loss
-        gained = np.max(here.loss - there.loss, where=better & np.isfinite(here.loss), initial=0.0)
+        known = better & np.isfinite(here.loss)
+        gained = (here.loss[known] - there.loss[known]).max(initial=0.0)
         theta = np.where(better[:, None], moved, theta)
         here = _Moments(
             *(np.where(better.reshape(-1, *[1] * (a.ndim - 1)), b, a) for a, b in zip(here, there, strict=True))

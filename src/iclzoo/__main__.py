@@ -104,6 +104,27 @@ def train(
     say(f"wrote {folder}")
 
 
+@app.command("inspect")
+def inspect_(
+    name: Name,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="the report's folder; report/NAME unless given")
+    ] = None,
+    tasks: Annotated[int, typer.Option(min=2, help="tasks to measure on")] = 10_000,
+) -> None:
+    """Write a report: one page with all that applies, figures as PNG and SVG, numbers as JSON and CSV."""
+    from .inspect.report import write_report
+    from .inspect.sections import SECTIONS
+    from .inspect.subject import Subject
+    from .output import counted, say
+
+    subject = Subject(name, num_tasks=tasks)
+    folder = output or Path("report") / subject.name
+    with counted(len(SECTIONS), f"inspecting {subject.name}") as advance:
+        page = write_report(subject, folder, SECTIONS, progress=advance)
+    say(f"wrote {page}")
+
+
 @app.command()
 def verify(
     names: Annotated[list[str] | None, typer.Argument(help="checkpoints, by name or path")] = None,

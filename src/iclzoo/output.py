@@ -1,12 +1,13 @@
 """What the command line prints and writes. Results go to standard output, everything about the work to standard error."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .zoo.errors import ZooError
 
@@ -42,6 +43,21 @@ def working(text: str) -> Iterator[None]:
     """A spinner while something takes its time."""
     with _err.status(text):
         yield
+
+
+@contextmanager
+def counted(total: int, text: str) -> Iterator[Callable[[str], None]]:
+    """A bar over `total` pieces of work; yields a function that is told each piece as it begins."""
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[piece]}"),
+    )
+    with Progress(*columns, TimeElapsedColumn(), console=_err) as bar:
+        task = bar.add_task(text, total=total, completed=-1, piece="")
+        yield lambda piece: bar.update(task, advance=1, piece=piece)
+        bar.update(task, completed=total, piece="")
 
 
 def save_figure(figure: "Figure", path: Path) -> None:
