@@ -1,11 +1,12 @@
 """Training speed beside the paper's own code: `python benchmarks/versus_official.py --official PATH`.
 
-PATH is a checkout of google-research/self-organising-systems, or its folder `transformers_learn_icl_by_gd`; it needs dm-haiku, ml-collections, absl-py and
-pytz beside iclzoo. Nothing of it is contained here; the one name it uses that JAX has removed is put back while it runs.
+PATH is a checkout of google-research/self-organising-systems, or its folder `transformers_learn_icl_by_gd`; it needs dm-haiku,
+ml-collections, absl-py and pytz beside iclzoo. Nothing of it is contained here; the one name it uses that JAX has removed is put back
+while it runs.
 
-Both train the same model on the same task with the same batch and optimiser, in turns, in one process; so what else the machine does falls on both.
-Printed are the steps per second of each (the median over the turns), and their ratio. With `--quality`, also the time from a cold start, compilation
-included, until the half-MSE is within 0.5 % of the optimum, each in a fresh process, for one layer.
+Both train the same model on the same task with the same batch and optimiser, in turns, in one process; so what else the machine does falls
+on both. Printed are the steps per second of each (the median over the turns), and their ratio. With `--quality`, also the time from a cold
+start, compilation included, until the half-MSE is within 0.5 % of the optimum, each in a fresh process, for one layer.
 """
 
 import argparse

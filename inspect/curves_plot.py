@@ -10,9 +10,6 @@ from matplotlib.axes import Axes
 from .alignment import Mean
 from .means import as_arrays
 
-# A logarithmic axis shows this share of its largest value and what lies between: losses that vanish would stretch it without end.
-LOWEST_SHARE = 1e-4
-
 
 def colours(number: int) -> list[Any]:
     """As many colours, told apart by colour-blind readers as long as there are at most ten."""
@@ -34,14 +31,25 @@ def draw_curve(ax: Axes, xs: Sequence[float] | np.ndarray, means: Sequence[Mean]
     )
 
 
-def logarithmic_losses(ax: Axes, values: Sequence[float | None] | np.ndarray) -> None:
-    """A logarithmic y axis around these values, at most four decades deep; linear where none is positive."""
+def logarithmic_losses(
+    ax: Axes,
+    values: Sequence[float | None] | np.ndarray,
+    *,
+    around: float | None = None,
+    decades: tuple[float, float] = (4, 4),
+) -> None:
+    """A logarithmic y axis that shows these values, but no more `decades` below and above `around` than these.
+
+    `around` is the largest value unless given: losses that vanish, or explode, would stretch the axis without end. Linear where no
+    value is positive.
+    """
     values = np.array(values, np.float64)
     positive = values[np.isfinite(values) & (values > 0)]
     if len(positive):
-        top = positive.max()
+        centre = around if around is not None and np.isfinite(around) and around > 0 else positive.max()
+        low, high = max(positive.min(), centre * 10.0 ** -decades[0]), min(positive.max(), centre * 10.0 ** decades[1])
         ax.set_yscale("log")
-        ax.set_ylim(max(positive.min(), LOWEST_SHARE * top) / 1.3, top * 1.3)
+        ax.set_ylim(low / 1.3, max(high, low) * 1.3)
 
 
 def say_if_empty(ax: Axes, values: Sequence[float | None] | np.ndarray) -> None:

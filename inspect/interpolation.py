@@ -168,7 +168,7 @@ def _errors(lines_and_points: tuple[dict[str, tuple[Any, Any]], Array], prompt, 
         return squared_error(eqx.combine(at_t, rest), prompt, target)
 
     return {
-        name: jax.vmap(lambda t, line=line: error(*line, t))(points)  # one model a point
+        name: jax.vmap(lambda t, line=line: error(line[0], line[1], t))(points)  # one model a point
         for name, line in lines.items()
     }
 

@@ -24,9 +24,9 @@ class Landscape:
 
     ticks: Float[np.ndarray, " num_ticks"]  # of both w1 and w2
     loss: Float[np.ndarray, "num_ticks num_ticks"]  # rows: w2, columns: w1
-    step: Point | None  # ∂ŷ/∂x_query of the learner, the weights it implies; None where not finite
-    descent: Point  # (η/N) Σᵢ yᵢ xᵢ, one step of gradient descent from w = 0
-    least_squares: Point | None  # the shortest w of least L; None where not finite
+    step: Point | None  # ∂ŷ/∂x_query of the learner, the weights it implies; None where not finite, here and below
+    descent: Point | None  # (η/N) Σᵢ yᵢ xᵢ, one step of gradient descent from w = 0
+    least_squares: Point | None  # the shortest w of least L
     step_size: float  # η
 
 
@@ -39,7 +39,7 @@ def landscapes(
     resolution: int = 81,
     key: PRNGKeyArray,
 ) -> tuple[Landscape, ...]:
-    """The landscapes of `num_tasks` prompts, all on the same square of weights.
+    """The landscapes of `num_tasks` prompts, each on a square that holds both steps and the solution.
 
     A learner that is linear in the query, as one layer of linear attention is, predicts ŷ = w·x_query with w = ∂ŷ/∂x_query: its step
     ends at w. For other learners w belongs to this query. η is `step_size`, by default the best single step on `task`.
@@ -59,22 +59,27 @@ def landscapes(
     points = [
         np.asarray(p, np.float64) for p in _points(learner, GradientDescent(step_size), prompts)
     ]  # [num_tasks, 2]
-    sizes = np.abs(np.stack(points))
+    xs, ys = (np.asarray(a, np.float64) for a in (prompts.xs, prompts.ys))
+    return tuple(
+        _landscape(x, y[:, 0], *(point[i] for point in points), step_size, resolution)
+        for i, (x, y) in enumerate(zip(xs, ys, strict=True))
+    )
+
+
+def _landscape(
+    xs, ys, step: Point, descent: Point, least_squares: Point, step_size: float, resolution: int
+) -> Landscape:
+    sizes = np.abs(np.concatenate([step, descent, least_squares]))
     reach = MARGIN * float(sizes[np.isfinite(sizes)].max(initial=0.0)) or 1.0
     ticks = np.linspace(-reach, reach, resolution)
-    grid = np.stack(np.meshgrid(ticks, ticks), axis=-1)  # [w2, w1, 2]
-    xs, ys = (np.asarray(a, np.float64) for a in (prompts.xs, prompts.ys))
-    losses = [((grid @ x.T - y[:, 0]) ** 2).mean(axis=-1) / 2 for x, y in zip(xs, ys, strict=True)]
-    return tuple(
-        Landscape(
-            ticks=ticks,
-            loss=loss,
-            step=_finite(step),
-            descent=descent,
-            least_squares=_finite(shortest),
-            step_size=step_size,
-        )
-        for loss, step, descent, shortest in zip(losses, *points, strict=True)
+    weights = np.stack(np.meshgrid(ticks, ticks), axis=-1)  # [w2, w1, 2]
+    return Landscape(
+        ticks=ticks,
+        loss=((weights @ xs.T - ys) ** 2).mean(axis=-1) / 2,
+        step=_finite(step),
+        descent=_finite(descent),
+        least_squares=_finite(least_squares),
+        step_size=step_size,
     )
 
 

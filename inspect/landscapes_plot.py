@@ -41,13 +41,12 @@ def landscape(
         aspect="equal",
     )
     if np.ptp(landscape.loss) > 0:
-        levels = norm.vmax * np.linspace(0, 1, 9)[1:-1] ** 2
-        with np.errstate(all="ignore"):
-            inside = levels[(levels > landscape.loss.min()) & (levels < landscape.loss.max())]
+        levels = float(norm.vmax or 1.0) * np.linspace(0, 1, 9)[1:-1] ** 2
+        inside = levels[(levels > landscape.loss.min()) & (levels < landscape.loss.max())]
         if len(inside):
             ax.contour(landscape.ticks, landscape.ticks, landscape.loss, levels=inside, colors="0.45", linewidths=0.5)
-    _arrow(ax, landscape.descent, DESCENT_COLOUR, width=5.0)
-    _arrow(ax, landscape.step, STEP_COLOUR, width=2.0)
+    _arrow(ax, landscape.descent, DESCENT_COLOUR, width=3.5)
+    _arrow(ax, landscape.step, STEP_COLOUR, width=1.5)
     if landscape.least_squares is not None:
         ax.plot(*landscape.least_squares, "*", color=SOLUTION_COLOUR, markersize=9, markeredgecolor="white", zorder=5)
     ax.set(xlabel="w1", ylabel="w2", xlim=(-reach, reach), ylim=(-reach, reach))
@@ -61,11 +60,10 @@ def landscapes_figure(landscapes: Sequence[Landscape], *, name: str = "learner",
     columns = min(columns, len(landscapes))
     rows = -(-len(landscapes) // columns)
     figure = Figure(figsize=(2.7 * columns + 0.9, 2.7 * rows + 0.6), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    axes = figure.subplots(rows, columns, squeeze=False)
     norm = _norm(landscapes, None)
     for ax, one in zip(axes.flat, landscapes, strict=False):
         landscape(one, name=name, limit=norm.vmax, legend=False, ax=ax)
-        ax.label_outer()
     for ax in axes.flat[len(landscapes) :]:
         ax.remove()
     bar = figure.colorbar(
@@ -90,7 +88,7 @@ def _arrow(ax: Axes, tip: Point | None, colour: str, *, width: float) -> None:
             "linewidth": width,
             "shrinkA": 0,
             "shrinkB": 0,
-            "mutation_scale": 9 + 2 * width,
+            "mutation_scale": 8 + 2 * width,
         }
         ax.annotate("", xy=tuple(tip), xytext=(0, 0), arrowprops=style, zorder=4)
 
@@ -99,7 +97,7 @@ def _handles(landscapes: Sequence[Landscape], name: str) -> list[Line2D]:
     absent = sum(one.step is None for one in landscapes)
     note = f" (not finite on {absent} of {len(landscapes)})" if absent else ""
     return [
-        Line2D([], [], color=STEP_COLOUR, linewidth=2, label=f"{name}: ∂ŷ/∂x{note}"),
-        Line2D([], [], color=DESCENT_COLOUR, linewidth=5, label=f"gradient step, η = {landscapes[0].step_size:.3g}"),
+        Line2D([], [], color=STEP_COLOUR, linewidth=1.5, label=f"{name}: ∂ŷ/∂x{note}"),
+        Line2D([], [], color=DESCENT_COLOUR, linewidth=3.5, label=f"gradient step, η = {landscapes[0].step_size:.3g}"),
         Line2D([], [], color=SOLUTION_COLOUR, marker="*", linestyle="none", markersize=9, label="least squares"),
     ]

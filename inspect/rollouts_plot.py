@@ -11,7 +11,6 @@ from .means import as_arrays
 from .rollouts import ReadOuts, Rollout, Rollouts
 
 _YLABELS = {"mean": "half-MSE: mean of ½‖ŷ − y‖²", "median": "median of ½‖ŷ − y‖²"}
-LARGEST_LOSS = 100.0  # times the loss before the first application: what diverges leaves the panel
 
 
 def rollout_curves(
@@ -23,7 +22,8 @@ def rollout_curves(
 ) -> Axes:
     """The loss against the number of applications, a colour for each λ (axes-level: draws on `ax`, or on a figure of its own).
 
-    Solid lines are the model's layer, dashed ones steps of gradient descent; bands of means are ± 1 standard error.
+    Solid lines are the model's layer, dashed ones steps of gradient descent; bands of means are ± 1 standard error. What grows to more
+    than a hundred times the first loss leaves the panel.
     """
     ax = Figure(layout="constrained").subplots() if ax is None else ax
     drawn: list[float] = []
@@ -32,9 +32,7 @@ def rollout_curves(
             drawn.extend(
                 _draw(ax, rollout, statistic, color=colour, linestyle=style, label=f"{label}, λ = {rollout.damping:g}")
             )
-    finite = np.array([value for value in drawn if np.isfinite(value)])
-    if len(finite):
-        logarithmic_losses(ax, finite[finite <= LARGEST_LOSS * finite[0]])
+    logarithmic_losses(ax, drawn, around=drawn[0] if drawn else None, decades=(4, 2))
     say_if_empty(ax, drawn)
     ax.set(xlabel="number of applications", ylabel=_YLABELS[statistic])
     return ax

@@ -227,8 +227,8 @@ SECTIONS = (
     Section(
         "fitted-steps",
         "Layers as steps of GD++",
-        "η and γ fitted to what each layer does to the tokens, the map of eigenvalues λ(1 − γλ)² this implies, and the condition number of the "
-        "examples before and after each layer.",
+        "η and γ fitted to what each layer does to the tokens, the map of eigenvalues λ(1 − γλ)² this implies, and the condition "
+        "number of the examples before and after each layer.",
         _fitted_steps,
     ),
     Section(

@@ -1,6 +1,7 @@
 """The pictures of I7: losses against a setting of the task, several learners in one figure, the training point marked."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,7 +17,8 @@ _MARKERS = "osDv^<>P*X"
 def shift_curves(shift: Shift, *, legend: bool = True, ax: Axes | None = None) -> Axes:
     """The half-MSE of each learner against one setting (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
 
-    Bands, or bars where the setting has no order, are ± 1 standard error; a grey line marks what learners were trained on.
+    Bands, or bars where the setting has no order, are ± 1 standard error; a grey line marks what learners were trained on. Losses more
+    than two decades from those of training, such as 0 for an exact fit, are outside the panel.
     """
     ax = Figure(layout="constrained").subplots() if ax is None else ax
     ordered = not any(isinstance(value, str) for value in shift.values)
@@ -35,12 +37,14 @@ def shift_curves(shift: Shift, *, legend: bool = True, ax: Axes | None = None) -
     if ordered and places.min(initial=1.0) > 0 and places.max(initial=1.0) > 4 * places.min(initial=1.0):
         ax.set_xscale("log")
     if not ordered or len(places) <= 8:
-        ax.set_xticks(places, [v if isinstance(v, str) else f"{v:g}" for v in shift.values], minor=False)
+        ax.set_xticks(
+            places, [v if isinstance(v, str) else f"{v:.3g}" for v in shift.values], minor=False, fontsize="small"
+        )
         ax.set_xticks([], minor=True)
     if shift.training is not None and (ordered or shift.training in shift.values):
         trained = float(shift.training) if ordered else places[shift.values.index(shift.training)]
         ax.axvline(trained, color="0.7", linewidth=6 if ordered else 30, alpha=0.35, zorder=0, label="training")
-    logarithmic_losses(ax, drawn)
+    logarithmic_losses(ax, drawn, around=_usual(shift, drawn), decades=(2.5, 2))
     say_if_empty(ax, drawn)
     ax.set(xlabel=shift.setting, ylabel="half-MSE, ½·mean ‖ŷ − y‖²")
     if legend:
@@ -63,5 +67,19 @@ def shifts_figure(shifts: Mapping[str, Shift]) -> Figure:
     if entries:
         entries["training"] = entries.pop("training", None)  # last
         entries = {label: handle for label, handle in entries.items() if handle is not None}
-        figure.legend(list(entries.values()), list(entries), loc="outside lower center", ncols=4, frameon=False)
+        handles: Any = list(entries.values())
+        figure.legend(handles, list(entries), loc="outside lower center", ncols=4, frameon=False)
     return figure
+
+
+def _usual(shift: Shift, drawn: list[float]) -> float:
+    """The largest loss in training; the median loss where no value is that of training. NaN where there is none."""
+    at_training = (
+        [means[shift.values.index(shift.training)].value for means in shift.half_mse.values()]
+        if shift.training in shift.values
+        else drawn
+    )
+    finite = [loss for loss in at_training if loss is not None and np.isfinite(loss)]
+    if not finite:
+        return np.nan
+    return float(max(finite) if shift.training in shift.values else np.median(finite))

@@ -67,7 +67,7 @@ def half_width(task: Task, values: Values) -> Sweep:
     task, scale = _regression(task, "half-width of inputs"), _input_scale(task)
     training = float(task.inputs.half_width) if isinstance(task.inputs, Uniform) else None
     width = scale * 3**0.5 if training is None else training
-    chosen = _numbers(values, [width * factor for factor in (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0)])
+    chosen = _numbers(values, [width * factor for factor in (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)])
     tasks = tuple(replace(task, inputs=Uniform(_array(h))) for h in chosen)
     return Sweep("input half-width h, x ~ U(−h, h)", chosen, training, tasks)
 
@@ -106,7 +106,7 @@ def distractors(task: Task, values: Values) -> Sweep:
     task = _linear(task, "distractor examples")
     N = task.num_examples
     chosen = _whole(values, np.linspace(0, N, min(N, 5) + 1), at_most=N)
-    clean = replace(task, num_distractors=0)
+    clean = replace(task, num_distractors=0)  # pyright: ignore[reportCallIssue]
     tasks = tuple(DistractedTask(clean, jnp.asarray(number)) for number in chosen)
     return Sweep(f"distractors among N = {N} examples", chosen, task.num_distractors, tasks)
 

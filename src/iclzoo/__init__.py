@@ -14,24 +14,36 @@ if not (_package / "zoo").is_dir() and (_package.parents[1] / "zoo").is_dir():
 
 # ruff: noqa: E402 — the path comes first
 from .inspect.alignment import alignment, sensitivity
+from .inspect.identification import identify
+from .inspect.population_loss import population_loss
 from .inspect.weights import gauge_fixed, product_distance, products
 from .train.baselines import best_baseline
-from .train.inputs import Gaussian, Uniform
+from .train.inputs import Exponential, Gaussian, Laplace, RandomCovariance, Uniform
 from .train.losses import half_mse
 from .train.optimiser import Adam
 from .train.recipe import Recipe
 from .train.recipes import list_recipes, recipe
 from .train.run import fit
 from .train.step_size import fitted_step_size, optimal_step_size
-from .train.tasks import GaussianTeacher, LinearRegression, Task
+from .train.tasks import LinearRegression, SineRegression, Task, TaskPool
+from .train.teachers import GaussianTeacher, PooledTeacher
 from .zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
 from .zoo.algorithms.least_squares import LeastSquares, Ridge, Zero
-from .zoo.attention import LinearSelfAttention, MergedLinearSelfAttention
+from .zoo.algorithms.preconditioned import PreconditionedGradientDescent
+from .zoo.algorithms.smoothing import KNearestNeighbours, NadarayaWatson, SoftmaxSmoother
+from .zoo.attention import (
+    LinearSelfAttention,
+    MergedLinearSelfAttention,
+    ReLUSelfAttention,
+    SoftmaxSelfAttention,
+)
 from .zoo.card import Card
 from .zoo.checkpoint import list_checkpoints, load, read_card, save
 from .zoo.constructions.gd import gradient_descent_lsa
 from .zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
 from .zoo.errors import CheckpointError, ZooError
+from .zoo.frozen import Frozen
+from .zoo.interleaving import InterleavingModel
 from .zoo.prompt import Learner, Prompt
 from .zoo.registry import create, list_models, register
 from .zoo.token_model import ConcatenatingModel, TokenModel
@@ -47,19 +59,33 @@ __all__ = [
     "Card",
     "CheckpointError",
     "ConcatenatingModel",
+    "Exponential",
+    "Frozen",
     "Gaussian",
     "GaussianTeacher",
     "GradientDescent",
     "GradientDescentPlusPlus",
+    "InterleavingModel",
+    "KNearestNeighbours",
+    "Laplace",
     "Learner",
     "LeastSquares",
     "LinearRegression",
     "LinearSelfAttention",
     "MergedLinearSelfAttention",
+    "NadarayaWatson",
+    "PooledTeacher",
+    "PreconditionedGradientDescent",
     "Prompt",
+    "RandomCovariance",
+    "ReLUSelfAttention",
     "Recipe",
     "Ridge",
+    "SineRegression",
+    "SoftmaxSelfAttention",
+    "SoftmaxSmoother",
     "Task",
+    "TaskPool",
     "TokenModel",
     "Trace",
     "Uniform",
@@ -75,11 +101,13 @@ __all__ = [
     "gradient_descent_lsa",
     "half_mse",
     "heatmap",
+    "identify",
     "list_checkpoints",
     "list_models",
     "list_recipes",
     "load",
     "optimal_step_size",
+    "population_loss",
     "product_distance",
     "product_heatmap",
     "products",
