@@ -1,14 +1,14 @@
 """How much of what one learner does another explains."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import jax.numpy as jnp
+import equinox as eqx
+import jax
+import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..train.losses import over_tasks
 from ..train.tasks import Task
 from ..zoo.prompt import Learner, Prompt
 from .alignment import Mean, sensitivity
@@ -72,11 +72,35 @@ def compare(
     key: PRNGKeyArray,
 ) -> dict[str, Comparison]:
     """How much each of `others` explains of `learner`, all on the same tasks."""
-    powers, errors = over_tasks(
-        _measure, (learner, dict(others)), task, num_tasks=num_tasks, key=key, chunk=min(CHUNK, num_tasks)
-    )
-    usable = np.isfinite(powers).all(axis=1)
-    return {name: _compare(errors[name][usable], powers[usable], num_tasks, distribution) for name in others}
+    powers, errors = [], {name: [] for name in others}
+    for prompts, _ in draw(task, num_tasks, key):
+        own = outputs(learner, prompts)
+        powers.append(_squares(*own))
+        for name, other in others.items():
+            theirs = outputs(other, prompts)
+            errors[name].append(_squares(*(a - b for a, b in zip(theirs, own, strict=True))))
+    power = np.concatenate(powers)[:num_tasks]
+    usable = np.isfinite(power).all(axis=1)
+    return {
+        name: _compare(np.concatenate(errors[name])[:num_tasks][usable], power[usable], num_tasks, distribution)
+        for name in others
+    }
+
+
+def draw(task: Task, num_tasks: int, key: PRNGKeyArray) -> Iterator[tuple[Prompt, Array]]:
+    """At least `num_tasks` prompts and targets, `CHUNK` at a time: memory is bounded, and what reads them is compiled once.
+
+    Unlike in `over_tasks`, a learner is then compiled apart from the task and from the learners it is compared with.
+    """
+    num_chunks = -(-num_tasks // CHUNK)
+    for keys in jr.split(key, num_chunks * CHUNK).reshape(num_chunks, CHUNK):
+        yield _sample(task, keys)
+
+
+def outputs(learner: Learner, prompts: Prompt) -> tuple[np.ndarray, np.ndarray]:
+    """Predictions [num_tasks, output_dim] and sensitivities [num_tasks, output_dim, input_dim], in float64."""
+    predictions, slopes = _outputs(learner, prompts)
+    return np.asarray(predictions, np.float64), np.asarray(slopes, np.float64)
 
 
 def explained_share(errors: PerTask, powers: PerTask) -> Share | None:
@@ -109,11 +133,6 @@ def mean_share(comparisons: Sequence[Comparison], *, minus: Sequence[Comparison]
     return Mean(sum(mean.value or 0.0 for mean in sums) / count, error)
 
 
-def power(learner: Learner, task: Task, *, num_tasks: int, key: PRNGKeyArray) -> tuple[PerTask, PerTask]:
-    """‖ŷ‖² and ‖y‖² on each task: how large predictions are beside the targets."""
-    return over_tasks(_powers, learner, task, num_tasks=num_tasks, key=key, chunk=min(CHUNK, num_tasks))
-
-
 def _compare(errors: np.ndarray, powers: np.ndarray, num_tasks: int, distribution: str) -> Comparison:
     finite = bool(np.isfinite(errors).all())
     found = [explained_share(errors[:, part], powers[:, part]) if finite else None for part in (0, 1)]
@@ -122,17 +141,16 @@ def _compare(errors: np.ndarray, powers: np.ndarray, num_tasks: int, distributio
     return Comparison(agreement, tuple(share for share in found if share is not None) if finite else None)
 
 
-def _measure(learners: tuple[Learner, dict[str, Any]], prompt: Prompt, _: Array) -> Any:
-    learner, others = learners
-    y, slope = learner(prompt), sensitivity(learner, prompt)
-    return _squares(y, slope), {
-        name: _squares(other(prompt) - y, sensitivity(other, prompt) - slope) for name, other in others.items()
-    }
+@eqx.filter_jit
+def _sample(task: Task, keys: Array) -> tuple[Prompt, Array]:
+    return jax.vmap(task.sample)(keys)
 
 
-def _squares(y: Array, slope: Array) -> Array:
-    return jnp.stack([(y**2).sum(), (slope**2).sum()])
+@eqx.filter_jit
+def _outputs(learner: Learner, prompts: Prompt) -> tuple[Array, Array]:
+    return jax.vmap(lambda prompt: (learner(prompt), sensitivity(learner, prompt)))(prompts)
 
 
-def _powers(learner: Learner, prompt: Prompt, target: Array) -> tuple[Array, Array]:
-    return (learner(prompt) ** 2).sum(), (target**2).sum()
+def _squares(predictions: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.stack([(predictions**2).sum(axis=1), (slopes**2).sum(axis=(1, 2))], axis=1)

@@ -15,9 +15,11 @@ from ..zoo.errors import ZooError
 from ..zoo.interleaving import InterleavingModel
 from ..zoo.prompt import Prompt
 from .alignment import Mean
+from .means import finite_mean
 from .stored_steps import Training, stored_models
 
 NUM_TASKS = 1000
+CHUNK = 50  # tasks at once: a Jacobian between all tokens is large
 
 
 @dataclass(frozen=True)
@@ -57,12 +59,12 @@ def derivative_norms(model: Any, task: Task, *, num_tasks: int = NUM_TASKS, key:
 
     **Raises** `ZooError` if x and y do not have tokens of their own.
     """
-    return _summary(over_tasks(_token_map, _checked(model), task, num_tasks=num_tasks, key=key))
+    return _summary(over_tasks(_token_map, _checked(model), task, num_tasks=num_tasks, key=key, chunk=CHUNK))
 
 
 def token_map(model: Any, task: Task, *, num_tasks: int = NUM_TASKS, key: PRNGKeyArray) -> TokenMap:
     """The whole map of derivative norms, token by token. **Raises** `ZooError` like `derivative_norms`."""
-    maps = over_tasks(_token_map, _checked(model), task, num_tasks=num_tasks, key=key)
+    maps = over_tasks(_token_map, _checked(model), task, num_tasks=num_tasks, key=key, chunk=CHUNK)
     examples = (name for i in range(task.num_examples) for name in (f"x{i + 1}", f"y{i + 1}"))
     return TokenMap(norms=maps.mean(axis=0), labels=(*examples, "query"), num_tasks=num_tasks)
 
@@ -78,7 +80,9 @@ def official_derivative_norms(
     up and averaged before the norm is taken, so that signs cancel; "other" sums over every token but j, the next one among them,
     and divides by two less than their number. The residual stream alone gives own = √max(input_dim, output_dim), 3.16 at ten inputs.
     """
-    gradients = over_tasks(_summed_gradients, _checked(model), task, num_tasks=num_tasks, key=key).mean(axis=0)
+    gradients = over_tasks(_summed_gradients, _checked(model), task, num_tasks=num_tasks, key=key, chunk=CHUNK).mean(
+        axis=0
+    )
     norms = np.linalg.norm(gradients, axis=-1)
     tokens = np.arange(len(norms) - 2)
     own, following = norms[tokens, tokens], norms[tokens, tokens + 1]
@@ -93,12 +97,13 @@ def copying_path(training: Training, task: Task, *, num_tasks: int = NUM_TASKS, 
     """
     models = stored_models(training)
     measured = [
-        over_tasks(_map_and_error, _checked(model), task, num_tasks=num_tasks, key=key) for model in models.values()
+        over_tasks(_map_and_error, _checked(model), task, num_tasks=num_tasks, key=key, chunk=CHUNK)
+        for model in models.values()
     ]
     return CopyingPath(
         steps=tuple(models),
         norms=tuple(_summary(maps) for maps, _ in measured),
-        half_mse=tuple(Mean.of(errors / 2) for _, errors in measured),
+        half_mse=tuple(finite_mean(errors / 2) for _, errors in measured),
     )
 
 
@@ -137,8 +142,8 @@ def _summary(maps: Float[np.ndarray, "num_tasks num_tokens num_tokens"]) -> Deri
     own, following = maps[:, inputs, inputs], maps[:, inputs, inputs + 1]
     other = (maps[:, inputs].sum(axis=2) - own - following) / (num_tokens - 2)
     return DerivativeNorms(
-        own=Mean.of(own.mean(axis=1)),
-        next=Mean.of(following.mean(axis=1)),
-        other=Mean.of(other.mean(axis=1)),
+        own=finite_mean(own.mean(axis=1)),
+        next=finite_mean(following.mean(axis=1)),
+        other=finite_mean(other.mean(axis=1)),
         num_tasks=num_tasks,
     )

@@ -25,7 +25,7 @@ def copying_curves(path: CopyingPath, *, ax: Axes | None = None) -> Axes:
     right.set_ylabel("half-MSE")
     right.set_ylim(bottom=0)
     handles = [*ax.get_lines(), *right.get_lines()]
-    ax.legend(handles=handles, loc="center left", frameon=False)
+    ax.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
     return ax
 
 

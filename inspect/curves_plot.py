@@ -46,7 +46,7 @@ def logarithmic_losses(
     values = np.array(values, np.float64)
     positive = values[np.isfinite(values) & (values > 0)]
     if len(positive):
-        centre = around if around is not None and np.isfinite(around) and around > 0 else positive.max()
+        centre = around if around else positive.max()
         low, high = max(positive.min(), centre * 10.0 ** -decades[0]), min(positive.max(), centre * 10.0 ** decades[1])
         ax.set_yscale("log")
         ax.set_ylim(low / 1.3, max(high, low) * 1.3)

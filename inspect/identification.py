@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -18,13 +17,13 @@ from ..zoo.checkpoint import load, read_card
 from ..zoo.config import from_config
 from ..zoo.errors import UnknownNameError, ZooError
 from ..zoo.prompt import Learner, Prompt
-from .agreement import Agreement, Comparison, compare, mean_share, power
+from .agreement import CHUNK, Agreement, Comparison, compare, draw, mean_share, outputs
 from .alignment import Mean
 from .candidates import Fit, Predictions, contains, default_candidates, fit_candidate, named_parameters
 from .figures import MEASURING_SEED
 from .outside import inside_and_outside
 
-TUNING_TASKS = 5_000
+TUNING_TASKS = 5 * CHUNK
 CLOSED_FORM = ("gd-1", "preconditioned-gd", "ridge")  # best on most tasks without any sample of them
 ENOUGH = (
     0.9  # the score an algorithm must reach for the learner to be said to run it: with three distributions, 0.7 on each
@@ -98,16 +97,13 @@ def identify(
 
     **Raises** `UnknownNameError` for a name that is none, `ZooError` where no candidate applies.
     """
-    key_tune, key_power, *keys = jr.split(key, 5)
+    key_tune, *keys = jr.split(key, 4)
     prompts, targets, predictions = _tuning_tasks(learner, task, key_tune)
     usable = jnp.isfinite(predictions).all(axis=1)
     if not usable.all():
         prompts, targets, predictions = jax.tree.map(lambda array: array[usable], (prompts, targets, predictions))
-    powers, target_powers = power(learner, task, num_tasks=num_tasks, key=key_power)
-    finite = np.isfinite(powers)
-    relative_power = (
-        float(powers[finite].mean() / target_powers.mean()) if finite.any() and target_powers.any() else None
-    )
+    own, whole = (float(np.square(np.asarray(values, np.float64)).sum()) for values in (predictions, targets))
+    relative_power = own / whole if whole else None
     result = Identification(
         verdict=None,
         reason="",
@@ -157,11 +153,11 @@ def identify_checkpoint(
     return identify(load(name, step=step), task, candidates=candidates, num_tasks=num_tasks, key=jr.key(seed))
 
 
-@eqx.filter_jit
 def _tuning_tasks(learner: Learner, task: Task, key: PRNGKeyArray) -> tuple[Prompt, Predictions, Predictions]:
     """Prompts, their targets, and what the learner predicts for them."""
-    prompts, targets = task.sample_batch(key, TUNING_TASKS)
-    return prompts, targets, jax.vmap(lambda prompt: learner(prompt))(prompts)
+    chunks = [(*drawn, outputs(learner, drawn[0])[0]) for drawn in draw(task, TUNING_TASKS, key)]
+    prompts, targets, predictions = jax.tree.map(lambda *arrays: jnp.concatenate(arrays), *chunks)
+    return prompts, targets, predictions.astype(targets.dtype)
 
 
 def _fits(
@@ -185,7 +181,8 @@ def _rank(fits: Mapping[str, Fit], compared: Mapping[str, list[Comparison]]) -> 
     scores = {name: mean_share(comparisons) for name, comparisons in compared.items()}
     order = sorted(fits, key=lambda name: (scores[name].value is None, -(scores[name].value or 0.0)))
     best = order[0]
-    simplest = sorted(order, key=lambda name: fits[name].num_parameters)  # stable: the better one of equals stays first
+    # Of algorithms with as many parameters, what imitates another comes after it; the sort is stable, so the better one comes first.
+    simplest = sorted(order, key=lambda name: (fits[name].num_parameters, sum(contains(name, o) for o in order)))
     first = next(name for name in simplest if not _clearly_better(compared[best], compared[name]))
     order.remove(first)
     return tuple(

@@ -61,7 +61,7 @@ def landscapes(
     ]  # [num_tasks, 2]
     xs, ys = (np.asarray(a, np.float64) for a in (prompts.xs, prompts.ys))
     return tuple(
-        _landscape(x, y[:, 0], *(point[i] for point in points), step_size, resolution)
+        _landscape(x, y[:, 0], *(point[i] for point in points), step_size, resolution)  # pyright: ignore[reportCallIssue]
         for i, (x, y) in enumerate(zip(xs, ys, strict=True))
     )
 

@@ -41,10 +41,9 @@ def landscape(
         aspect="equal",
     )
     if np.ptp(landscape.loss) > 0:
-        levels = float(norm.vmax or 1.0) * np.linspace(0, 1, 9)[1:-1] ** 2
-        inside = levels[(levels > landscape.loss.min()) & (levels < landscape.loss.max())]
-        if len(inside):
-            ax.contour(landscape.ticks, landscape.ticks, landscape.loss, levels=inside, colors="0.45", linewidths=0.5)
+        lowest, highest = landscape.loss.min(), landscape.loss.max()
+        levels = lowest + (highest - lowest) * np.linspace(0, 1, 9)[1:-1] ** 2
+        ax.contour(landscape.ticks, landscape.ticks, landscape.loss, levels=levels, colors="0.45", linewidths=0.5)
     _arrow(ax, landscape.descent, DESCENT_COLOUR, width=3.5)
     _arrow(ax, landscape.step, STEP_COLOUR, width=1.5)
     if landscape.least_squares is not None:

@@ -3,10 +3,9 @@
 from dataclasses import replace
 from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..train.inputs import Gaussian, Inputs, Matrix, Uniform
 from ..train.tasks import LinearRegression, SineRegression, Task, TaskPool
@@ -15,26 +14,22 @@ WIDER = 1.5
 TRAINING = "training"
 
 
-class Redrawn(Inputs):
-    """x = A z with z from one of several `kinds` of inputs; which one is an array, so that learners are compiled once for all."""
+class LinearImage(Inputs):
+    """x = A z with z ~ `inputs`: Λ becomes A Λ Aᵀ, and M(S) becomes A M(Aᵀ S A) Aᵀ."""
 
     independent: ClassVar[bool] = False  # not known here, so no closed form is claimed
 
-    kinds: tuple[Inputs, ...]
-    which: Int[Array, ""]
+    inputs: Inputs
     matrix: Matrix
 
     def sample(self, key: PRNGKeyArray, num: int, input_dim: int) -> Float[Array, "{num} {input_dim}"]:
-        draws = [lambda key, kind=kind: kind.sample(key, num, input_dim) for kind in self.kinds]
-        return jax.lax.switch(self.which, draws, key) @ self.matrix.T
+        return self.inputs.sample(key, num, input_dim) @ self.matrix.T
 
     def covariance(self, input_dim: int) -> Matrix:
-        moments = [lambda kind=kind: jnp.asarray(kind.covariance(input_dim)) for kind in self.kinds]
-        return self.matrix @ jax.lax.switch(self.which, moments) @ self.matrix.T
+        return self.matrix @ self.inputs.covariance(input_dim) @ self.matrix.T
 
     def fourth_moment(self, A: Matrix) -> Matrix:
-        moments = [lambda S, kind=kind: jnp.asarray(kind.fourth_moment(S)) for kind in self.kinds]
-        return self.matrix @ jax.lax.switch(self.which, moments, self.matrix.T @ A @ self.matrix) @ self.matrix.T
+        return self.matrix @ self.inputs.fourth_moment(self.matrix.T @ A @ self.matrix) @ self.matrix.T
 
 
 def inside_and_outside(task: Task) -> dict[str, Task]:
@@ -43,23 +38,19 @@ def inside_and_outside(task: Task) -> dict[str, Task]:
     - inputs × 1.5
     - normal inputs with the Λ = E[x xᵀ] of the task; where its inputs are normal already, uniform ones with that Λ
 
-    Of a `TaskPool` the task behind it is changed. A task without inputs to change stands alone. The tasks differ in arrays alone.
+    Of a `TaskPool` the task behind it is changed. A task without inputs to change stands alone.
     """
     behind = task.task if isinstance(task, TaskPool) else task
     if not isinstance(behind, LinearRegression | SineRegression):
         return {TRAINING: task}
-    inputs, identity = behind.inputs, jnp.eye(behind.input_dim)
-    normal = isinstance(inputs, Gaussian)
-    kinds = (inputs, Uniform(3**0.5) if normal else Gaussian(1.0))  # the second one white
-    root = _square_root(inputs.covariance(behind.input_dim))
-
-    def redrawn(which: int, matrix: Matrix) -> Task:
-        return replace(behind, inputs=Redrawn(kinds, jnp.asarray(which), matrix))
-
+    inputs, normal = behind.inputs, isinstance(behind.inputs, Gaussian)
+    wider = LinearImage(inputs, WIDER * jnp.eye(behind.input_dim))
+    white = Uniform(3**0.5) if normal else Gaussian(1.0)
+    other = LinearImage(white, _square_root(inputs.covariance(behind.input_dim)))
     return {
-        TRAINING: redrawn(0, identity) if behind is task else task,
-        f"inputs × {WIDER}": redrawn(0, WIDER * identity),
-        "uniform inputs" if normal else "normal inputs": redrawn(1, root),
+        TRAINING: task,
+        f"inputs × {WIDER}": replace(behind, inputs=wider),
+        "uniform inputs" if normal else "normal inputs": replace(behind, inputs=other),
     }
 
 

@@ -77,7 +77,10 @@ def mean_patterns(model: Any, task: Task, *, num_tasks: int = 2_000, key: PRNGKe
         total = sums if total is None else jax.tree.map(np.add, total, sums)
         counted += int(finite.sum())
     with np.errstate(invalid="ignore"):
-        means = [(s / np.float64(counted), p / np.float64(counted), np.sqrt(q / np.float64(counted))) for s, p, q in total or []]
+        means = [
+            (s / np.float64(counted), p / np.float64(counted), np.sqrt(q / np.float64(counted)))
+            for s, p, q in total or []
+        ]
     return _patterns(model, task.num_examples, means, num_tasks=num_tasks, num_not_finite=num_tasks - counted)
 
 
@@ -107,7 +110,7 @@ def _maps(model: TokenModel, prompt: Prompt, _) -> tuple[tuple[Array, ...], tupl
 
 
 def _finite(maps: Float[np.ndarray, "num_tasks num_heads num_tokens num_context"]) -> np.ndarray:
-    return np.isfinite(maps).all(axis=(1, 2, 3))
+    return np.asarray(np.isfinite(maps).all(axis=(1, 2, 3)))
 
 
 def _patterns(model: TokenModel, num_examples: int, maps, *, num_tasks: int, num_not_finite: int) -> Patterns:

@@ -80,9 +80,11 @@ def rollouts(
     λ comes on top of a damping of the model's own: λ = 1 is the model as it is. η is `step_size`, by default the best single step
     on `task`. von Oswald et al. 2023, appendix A.6.
 
-    **Raises** `ZooError` if `model` is not one layer over tokens, applied once or several times.
+    **Raises** `ZooError` if `model` is not one layer over tokens, applied once or several times, or there is nothing to apply.
     """
     check_one_layer(model)
+    if num_applications < 1 or not len(dampings):
+        raise ZooError(f"a roll-out needs an application and a damping, got {num_applications} and {list(dampings)}")
     if step_size is None:
         descent = best_baseline("gd-1", task)
         assert isinstance(descent, GradientDescent)
@@ -94,12 +96,12 @@ def rollouts(
     own, other, largest = over_tasks(
         _roll_both, ((model, step), lambdas, num_applications), task, num_tasks=num_tasks, key=key
     )
-    bounds = 2 * task.num_examples / step_size / np.asarray(lambdas, np.float64)
+    descents = np.asarray(lambdas, np.float64) * step_size / task.num_examples
     return Rollouts(
         model=_summaries(own, dampings),
         descent=_summaries(other, dampings),
         step_size=step_size,
-        num_beyond_bound=tuple(int((largest > bound).sum()) for bound in bounds),
+        num_beyond_bound=tuple(int((a * largest > 2).sum()) for a in descents),
         num_tasks=num_tasks,
     )
 

@@ -32,7 +32,7 @@ def rollout_curves(
             drawn.extend(
                 _draw(ax, rollout, statistic, color=colour, linestyle=style, label=f"{label}, λ = {rollout.damping:g}")
             )
-    logarithmic_losses(ax, drawn, around=drawn[0] if drawn else None, decades=(4, 2))
+    logarithmic_losses(ax, drawn, around=drawn[0] if np.isfinite(drawn[0]) else None, decades=(4, 2))
     say_if_empty(ax, drawn)
     ax.set(xlabel="number of applications", ylabel=_YLABELS[statistic])
     return ax

@@ -17,11 +17,15 @@ from .interpolation import interpolation, read_construction
 from .interpolation_plot import interpolation_figure
 from .landscapes import landscapes
 from .landscapes_plot import landscapes_figure
+from .patterns import mean_patterns
+from .patterns_plot import patterns_figure
 from .report import Content, Section
 from .rollouts import read_outs, rollouts
 from .rollouts_plot import read_outs_figure, rollouts_figure
 from .shifts import shifts
 from .shifts_plot import shifts_figure
+from .softmax_heads import softmax_heads
+from .softmax_heads_plot import softmax_heads_figure
 from .subject import Subject
 from .tables import figures_tables, identification_tables
 from .theory import loss_path
@@ -173,6 +177,27 @@ def _landscapes(subject: Subject) -> Content:
     )
 
 
+def _patterns(subject: Subject) -> Content:
+    found = mean_patterns(subject.model, subject.task, num_tasks=min(subject.num_tasks, 2_000), key=subject.key)
+    heads = sum(len(layer.pattern) for layer in found.layers)
+    if heads > MOST_HEADS:
+        raise ZooError(f"{heads} heads are too many for a page; draw them with iclzoo.inspect.patterns_plot")
+    return Content(
+        figure=patterns_figure(found, quantity="pattern_size"),
+        alternative="Where each token attends, root mean square over tasks.",
+        numbers=found,
+    )
+
+
+def _softmax_heads(subject: Subject) -> Content:
+    found = softmax_heads(subject.model, subject.task, num_tasks=subject.num_tasks, key=subject.key)
+    return Content(
+        figure=softmax_heads_figure(found),
+        alternative="Differences of key-query products, the offset of each head, and the linear part left.",
+        numbers=found,
+    )
+
+
 def _copying(subject: Subject) -> Content:
     path = copying_path(subject.steps, subject.task, key=subject.key)
     tokens = token_map(subject.model, subject.task, key=subject.key)
@@ -252,6 +277,18 @@ SECTIONS = (
         "Task landscapes",
         "The quadratic loss of single tasks of two inputs, with the learner's implied step and the gradient step.",
         _landscapes,
+    ),
+    Section(
+        "patterns",
+        "Attention patterns",
+        "Where each token attends: the root mean square over tasks, for a linear pattern changes its sign.",
+        _patterns,
+    ),
+    Section(
+        "softmax-heads",
+        "Softmax heads",
+        "The difference of the heads' key-query products, each head's offset at zero scores, and the linear part that is left.",
+        _softmax_heads,
     ),
     Section(
         "copying",

@@ -34,7 +34,7 @@ def shift_curves(shift: Shift, *, legend: bool = True, ax: Axes | None = None) -
         else:
             beside = (index - (number - 1) / 2) * 0.6 / number
             ax.errorbar(places + beside, values, np.nan_to_num(errors), linestyle="none", capsize=2, **style)
-    if ordered and places.min(initial=1.0) > 0 and places.max(initial=1.0) > 4 * places.min(initial=1.0):
+    if ordered and places.min() > 0 and places.max() > 4 * places.min():
         ax.set_xscale("log")
     if not ordered or len(places) <= 8:
         ax.set_xticks(
@@ -44,7 +44,7 @@ def shift_curves(shift: Shift, *, legend: bool = True, ax: Axes | None = None) -
     if shift.training is not None and (ordered or shift.training in shift.values):
         trained = float(shift.training) if ordered else places[shift.values.index(shift.training)]
         ax.axvline(trained, color="0.7", linewidth=6 if ordered else 30, alpha=0.35, zorder=0, label="training")
-    logarithmic_losses(ax, drawn, around=_usual(shift, drawn), decades=(2.5, 2))
+    logarithmic_losses(ax, drawn, around=_usual(shift, drawn), decades=(2, 2))
     say_if_empty(ax, drawn)
     ax.set(xlabel=shift.setting, ylabel="half-MSE, ½·mean ‖ŷ − y‖²")
     if legend:
@@ -72,14 +72,11 @@ def shifts_figure(shifts: Mapping[str, Shift]) -> Figure:
     return figure
 
 
-def _usual(shift: Shift, drawn: list[float]) -> float:
-    """The largest loss in training; the median loss where no value is that of training. NaN where there is none."""
-    at_training = (
-        [means[shift.values.index(shift.training)].value for means in shift.half_mse.values()]
-        if shift.training in shift.values
-        else drawn
-    )
-    finite = [loss for loss in at_training if loss is not None and np.isfinite(loss)]
-    if not finite:
-        return np.nan
-    return float(max(finite) if shift.training in shift.values else np.median(finite))
+def _usual(shift: Shift, drawn: list[float]) -> float | None:
+    """The largest loss in training; the median loss where no value is that of training. `None` where none is finite."""
+    if shift.training in shift.values:
+        place = shift.values.index(shift.training)
+        finite = [means[place].value for means in shift.half_mse.values() if means[place].value is not None]
+        return max(finite, default=None)
+    finite = [loss for loss in drawn if np.isfinite(loss)]
+    return float(np.median(finite)) if finite else None

@@ -107,7 +107,7 @@ def distractors(task: Task, values: Values) -> Sweep:
     N = task.num_examples
     chosen = _whole(values, np.linspace(0, N, min(N, 5) + 1), at_most=N)
     clean = replace(task, num_distractors=0)  # pyright: ignore[reportCallIssue]
-    tasks = tuple(DistractedTask(clean, jnp.asarray(number)) for number in chosen)
+    tasks = tuple(DistractedTask(clean, jnp.asarray(number)) for number in chosen)  # pyright: ignore[reportCallIssue]
     return Sweep(f"distractors among N = {N} examples", chosen, task.num_distractors, tasks)
 
 
@@ -147,7 +147,10 @@ def _input_scale(task: Task) -> float:
 
 
 def _numbers(values: Values, default: Sequence[float]) -> tuple[float, ...]:
-    return tuple(sorted(map(float, default if values is None else values)))
+    chosen = tuple(sorted(map(float, default if values is None else values)))
+    if not chosen:
+        raise ZooError("a sweep needs at least one value")
+    return chosen
 
 
 def _whole(

@@ -8,10 +8,12 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from ..train.losses import over_tasks, squared_error
+from ..train.step_size import has_optimal_step_size, optimal_step_size
 from ..train.tasks import Task
 from ..zoo.errors import ZooError
 from ..zoo.prompt import Learner
 from .alignment import Alignment, Mean, alignment
+from .means import finite_mean
 from .stored_steps import Training, stored_models
 from .weights import Products, StepReading, gauge_fixed, products, read_step
 
@@ -36,6 +38,9 @@ class AlignmentPath:
     alignments: tuple[Alignment, ...]
     baseline: str
     baseline_half_mse: Mean
+    one_step_half_mse: (
+        float | None
+    )  # the least of one step of gradient descent, exact; None where no closed form is known
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,14 @@ def alignment_path(
     models = stored_models(training)
     losses = [_half_mse(model, task, num_tasks, key) for model in models.values()]
     aligned = [alignment(model, baseline, task, num_tasks=num_tasks, key=key) for model in models.values()]
-    return AlignmentPath(tuple(models), tuple(losses), tuple(aligned), name, _half_mse(baseline, task, num_tasks, key))
+    return AlignmentPath(
+        steps=tuple(models),
+        half_mse=tuple(losses),
+        alignments=tuple(aligned),
+        baseline=name,
+        baseline_half_mse=_half_mse(baseline, task, num_tasks, key),
+        one_step_half_mse=optimal_step_size(task).half_mse if has_optimal_step_size(task) else None,
+    )
 
 
 def block_shares(model: Any) -> tuple[BlockShares, ...]:
@@ -105,7 +117,7 @@ def spread(steps: Sequence[int], number: int) -> list[int]:
 
 
 def _half_mse(learner: Learner, task: Task, num_tasks: int, key: PRNGKeyArray) -> Mean:
-    return Mean.of(over_tasks(squared_error, learner, task, num_tasks=num_tasks, key=key) / 2)
+    return finite_mean(over_tasks(squared_error, learner, task, num_tasks=num_tasks, key=key) / 2)
 
 
 def _readings(model: Any) -> tuple[StepReading, ...]:

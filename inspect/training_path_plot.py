@@ -5,11 +5,15 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from .curves_plot import colours, draw_curve
+from .curves_plot import colours, draw_curve, say_if_empty
 from .heatmap import product_heatmap, symmetric_limit
+from .means import as_arrays
 from .training_path import AlignmentPath, WeightPath, spread
 from .weights import Spectrum
+
+MOST_HEADS = 4  # named in a legend
 
 
 def weight_path_figure(path: WeightPath, *, layer: int = 0, head: int = 0, columns: int = 6) -> Figure:
@@ -24,6 +28,7 @@ def weight_path_figure(path: WeightPath, *, layer: int = 0, head: int = 0, colum
             title = f"step {path.steps[place]}" if name == "W_KQ" else ""
             matrix = getattr(products, name)[head]
             product_heatmap(matrix, product=name, limit=limit, title=title, values=False, colour_bar=False, ax=ax)
+            ax.patch.set(edgecolor="0.8", linewidth=0.8)  # a panel of zeros is still seen
             if column:
                 ax.set_ylabel("")
         axes[0, 0].set_ylabel("$W_{KQ}$: key side")
@@ -37,8 +42,9 @@ def readings_curves(path: WeightPath, *, ax: Axes | None = None) -> Axes:
     """η/N, γ and the largest other entry of every head over training (axes-level: returns the Axes)."""
     ax = Figure(layout="constrained").subplots() if ax is None else ax
     heads = path.readings[-1]
+    many = any(reading.head > 0 for reading in heads)
     for index, (reading, colour) in enumerate(zip(heads, colours(max(len(heads), 1)), strict=False)):
-        name = f"{reading.layer}, head {reading.head}" if len(heads) > 1 else ""
+        name = "" if len(heads) == 1 else reading.layer if not many else f"{reading.layer}, head {reading.head}"
         for quantity, label, style in (
             ("step_size_over_num_examples", "η/N", "-"),
             ("gamma", "γ", "--"),
@@ -48,7 +54,7 @@ def readings_curves(path: WeightPath, *, ax: Axes | None = None) -> Axes:
             ax.plot(path.steps, values, linestyle=style, color=colour, label=f"{label} {name}".strip())
     _step_axis(ax, path.steps)
     ax.set_ylabel("gauge-fixed weight")
-    ax.legend(frameon=False, fontsize="small")
+    _legend_above(ax, ax.get_lines()[: 3 * MOST_HEADS], columns=min(len(heads), MOST_HEADS) if len(heads) > 1 else 3)
     return ax
 
 
@@ -70,7 +76,7 @@ def alignment_curves(path: AlignmentPath, *, ax: Axes | None = None) -> Axes:
     draw_curve(right, path.steps, cosines, color=third, linestyle="--", label="sensitivity cosine (right)")
     right.set_ylabel("sensitivity cosine")
     right.set_ylim(-1.05, 1.05)
-    ax.legend(handles=[*ax.get_lines(), *right.get_lines()], frameon=False, fontsize="small", loc="center right")
+    _legend_above(ax, [*ax.get_lines(), *right.get_lines()])
     return ax
 
 
@@ -79,11 +85,14 @@ def loss_curve(path: AlignmentPath, *, ax: Axes | None = None) -> Axes:
     ax = Figure(layout="constrained").subplots() if ax is None else ax
     draw_curve(ax, path.steps, path.half_mse, color=colours(1)[0], label="model")
     if path.baseline_half_mse.value is not None:
-        ax.axhline(path.baseline_half_mse.value, color="0.3", linestyle="--", label=path.baseline)
+        ax.axhline(path.baseline_half_mse.value, color="0.3", linestyle="--", label=f"{path.baseline}, the same tasks")
+    if path.one_step_half_mse is not None:
+        ax.axhline(path.one_step_half_mse, color=colours(2)[1], linestyle=":", label="one step of GD at η*, exact")
+    say_if_empty(ax, as_arrays(path.half_mse)[0])
     _step_axis(ax, path.steps)
     ax.set_ylabel("half-MSE")
     ax.set_ylim(bottom=0)
-    ax.legend(frameon=False, fontsize="small")
+    _legend_above(ax, ax.get_lines())
     return ax
 
 
@@ -122,6 +131,12 @@ def spectrum_figure(spectra: Sequence[Spectrum]) -> Figure:
     figure = Figure(figsize=(6.5, 4.2), layout="constrained")
     spectrum_curves(spectra, ax=figure.subplots())
     return figure
+
+
+def _legend_above(ax: Axes, lines: Sequence[Line2D], *, columns: int = 2) -> None:
+    """Where no curve runs."""
+    place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
+    ax.legend(handles=lines, frameon=False, fontsize="small", ncols=columns, **place)
 
 
 def _step_axis(ax: Axes, steps: Sequence[int]) -> None:

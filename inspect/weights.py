@@ -184,14 +184,17 @@ def read_step(layer: Products) -> tuple[StepReading, ...]:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The singular values of one head's products, in falling order, and how many of them count."""
+    """The singular values of one head's products, in falling order, and how many of them count.
+
+    NaN and `None` where a weight is not finite.
+    """
 
     layer: str
     head: int
     W_KQ: Float[np.ndarray, " embed_dim"]
     W_PV: Float[np.ndarray, " embed_dim"]
-    effective_rank_KQ: float
-    effective_rank_PV: float
+    effective_rank_KQ: float | None
+    effective_rank_PV: float | None
 
 
 def spectra(model: Any) -> tuple[Spectrum, ...]:
@@ -203,8 +206,8 @@ def spectra(model: Any) -> tuple[Spectrum, ...]:
         Spectrum(
             layer=layer.name,
             head=head,
-            W_KQ=(sigma_KQ := np.linalg.svd(layer.W_KQ[head], compute_uv=False)),
-            W_PV=(sigma_PV := np.linalg.svd(layer.W_PV[head], compute_uv=False)),
+            W_KQ=(sigma_KQ := _singular_values(layer.W_KQ[head])),
+            W_PV=(sigma_PV := _singular_values(layer.W_PV[head])),
             effective_rank_KQ=_effective_rank(sigma_KQ),
             effective_rank_PV=_effective_rank(sigma_PV),
         )
@@ -213,7 +216,15 @@ def spectra(model: Any) -> tuple[Spectrum, ...]:
     )
 
 
-def _effective_rank(sigma: np.ndarray) -> float:
+def _singular_values(matrix: np.ndarray) -> np.ndarray:
+    if not np.isfinite(matrix).all():
+        return np.full(len(matrix), np.nan)
+    return np.linalg.svd(matrix, compute_uv=False)
+
+
+def _effective_rank(sigma: np.ndarray) -> float | None:
+    if np.isnan(sigma).any():
+        return None
     if not sigma.any():
         return 0.0
     p = sigma[sigma > 0] / sigma.sum()

@@ -1,15 +1,20 @@
 """Weights, loss and alignment over the stored steps of a training."""
 
+from typing import ClassVar
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from jaxtyping import Array
 
 from iclzoo.inspect.training_path import alignment_path, block_shares, spread, weight_path
-from iclzoo.inspect.training_path_plot import spectrum_figure, training_figure, weight_path_figure
+from iclzoo.inspect.training_path_plot import loss_curve, spectrum_figure, training_figure, weight_path_figure
 from iclzoo.inspect.weights import spectra
-from iclzoo.train.tasks import LinearRegression
+from iclzoo.train.step_size import optimal_step_size
+from iclzoo.train.tasks import LinearRegression, SineRegression
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
 from iclzoo.zoo.constructions.gd import gradient_descent_lsa
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
@@ -37,6 +42,46 @@ def test_a_path_towards_a_construction():
     assert aligned.half_mse[-1].value == pytest.approx(aligned.baseline_half_mse.value, rel=1e-5)
     training_figure(weights, aligned).savefig("/dev/null", format="png")
     weight_path_figure(weights, columns=2).savefig("/dev/null", format="png")
+
+
+class Counted(eqx.Module):
+    """c times one step of gradient descent, which counts how often it is traced."""
+
+    c: Array
+    traces: ClassVar[list[int]] = []
+
+    def __call__(self, prompt):
+        self.traces.append(1)
+        return self.c * DESCENT(prompt)
+
+
+def test_more_steps_compile_nothing_more():
+    models = {step: Counted(jnp.asarray(step / 10)) for step in range(10)}
+    alignment_path({0: models[0]}, "gd", DESCENT, TASK, num_tasks=11, key=jr.key(0))
+    before = len(Counted.traces)
+    path = alignment_path(models, "gd", DESCENT, TASK, num_tasks=11, key=jr.key(0))
+    assert len(Counted.traces) == before > 0
+    assert path.alignments[0].num_undefined == 11  # the first one predicts 0
+
+
+def test_the_exact_minimum_of_one_step_is_a_line():
+    path = alignment_path({0: constructed(1.0)}, "gd", DESCENT, TASK, num_tasks=11, key=jr.key(0))
+    assert path.one_step_half_mse == optimal_step_size(TASK).half_mse
+    labels = [text.get_text() for text in loss_curve(path).get_legend().get_texts()]
+    assert labels == ["model", "gd, the same tasks", "one step of GD at η*, exact"]
+    sines = SineRegression(num_examples=N)
+    learner = gradient_descent_lsa([1.0], num_examples=N, input_dim=1)
+    unknown = alignment_path({0: learner}, "gd", DESCENT, sines, num_tasks=11, key=jr.key(0))
+    assert unknown.one_step_half_mse is None
+    assert len(loss_curve(unknown).get_legend().get_texts()) == 2
+
+
+def test_a_path_of_broken_weights_is_undefined():
+    broken = jax.tree.map(lambda w: w * jnp.nan, create("lsa", input_dim=D, key=jr.key(0)))
+    path = alignment_path({0: broken}, "gd", DESCENT, TASK, num_tasks=11, key=jr.key(0))
+    assert path.half_mse[0].value is None
+    assert path.alignments[0].num_not_finite == 11
+    training_figure(weight_path({0: broken}), path).savefig("/dev/null", format="png")
 
 
 def test_the_shipped_path_starts_at_nothing_and_ends_at_one_step():

@@ -1,0 +1,101 @@
+"""The pictures of I5: attention maps with the names of the tokens on the axes."""
+
+from typing import Literal
+
+import numpy as np
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ..zoo.errors import HeadError, ZooError
+from .heatmap import COLOURS, MOST_TICKS, TALLEST, symmetric_limit
+from .patterns import Patterns
+
+Quantity = Literal["scores", "pattern", "pattern_size"]
+_WHAT = {"scores": "score", "pattern": "pattern", "pattern_size": "pattern, root mean square over tasks"}
+
+
+def attention_map(
+    patterns: Patterns,
+    *,
+    layer: int = 0,
+    head: int = 0,
+    quantity: Quantity = "pattern",
+    limit: float | None = None,
+    colour_bar: bool = True,
+    ax: Axes | None = None,
+) -> Axes:
+    """One head's map (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
+
+    Zero is white; colours reach from −`limit` to `limit`, by default the largest entry in size. What is not finite is grey, and the
+    title counts it.
+
+    **Raises** `ZooError` if there is no such layer; `HeadError`, an `IndexError`, if it has no such head.
+    """
+    if not 0 <= layer < len(patterns.layers):
+        raise ZooError(f"the model has layers 0 … {len(patterns.layers) - 1}, got layer {layer}")
+    maps = getattr(patterns.layers[layer], quantity)
+    if not 0 <= head < len(maps):
+        raise HeadError(f"{patterns.layers[layer].name} has heads 0 … {len(maps) - 1}, got head {head}")
+    ax = Figure(layout="constrained").subplots() if ax is None else ax
+    matrix = maps[head]
+    limit = symmetric_limit([matrix]) if limit is None else limit
+    sns.heatmap(
+        matrix,
+        mask=~np.isfinite(matrix),
+        vmin=-limit,
+        vmax=limit,
+        cmap=COLOURS,
+        cbar=colour_bar,
+        cbar_kws={"shrink": 0.8},
+        square=True,
+        xticklabels=False,
+        yticklabels=False,
+        ax=ax,
+    )
+    ax.set_facecolor("0.75")  # what is not finite shows through
+    for axis, names in ((ax.xaxis, patterns.context), (ax.yaxis, patterns.tokens)):
+        places = _places(len(names))
+        axis.set_ticks(places + 0.5, [names[place] for place in places], fontsize="small")
+    ax.tick_params(axis="x", rotation=90 if max(map(len, patterns.context), default=0) > 1 else 0)
+    ax.tick_params(axis="y", rotation=0)
+    ax.set(xlabel="context token", ylabel="token that attends")
+    ax.set_title(_title(patterns, layer, head, matrix), fontsize="medium")
+    return ax
+
+
+def patterns_figure(patterns: Patterns, *, quantity: Quantity = "pattern") -> Figure:
+    """Every head in a panel, a row for each layer, all on one symmetric scale (figure-level: makes and returns a Figure)."""
+    maps = [getattr(layer, quantity) for layer in patterns.layers]
+    rows, columns = len(maps), max(map(len, maps), default=1)
+    size = min(0.16 * min(len(patterns.tokens), MOST_TICKS) + 1.5, TALLEST / max(rows, columns))
+    figure = Figure(figsize=(columns * size + 1.2, rows * size + 0.3), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    limit = symmetric_limit(maps)
+    for layer, row in enumerate(axes):
+        for head, ax in enumerate(row):
+            if head < len(maps[layer]):
+                attention_map(patterns, layer=layer, head=head, quantity=quantity, limit=limit, colour_bar=False, ax=ax)
+                ax.label_outer()
+            else:
+                ax.remove()
+    bar = figure.colorbar(axes[0, 0].collections[0], ax=axes, shrink=0.7, aspect=30)
+    bar.outline.set_visible(False)
+    over = "" if patterns.num_tasks == 1 or quantity == "pattern_size" else ", mean"
+    tasks = "one prompt" if patterns.num_tasks == 1 else f"{patterns.num_tasks:,} tasks"
+    bar.set_label(f"attention {_WHAT[quantity]}{over} ({tasks})")
+    return figure
+
+
+def _places(number: int) -> np.ndarray:
+    """The tokens that get a tick: all, or every second, third, …; the last always."""
+    step = 1 + number // MOST_TICKS
+    return np.arange(number - 1, -1, -step)[::-1]
+
+
+def _title(patterns: Patterns, layer: int, head: int, matrix: np.ndarray) -> str:
+    where = [patterns.layers[layer].name] if len(patterns.layers) > 1 else []
+    where += [f"head {head}"] if len(patterns.layers[layer].pattern) > 1 else []
+    broken = int((~np.isfinite(matrix)).sum())
+    note = [f"{broken} of {matrix.size} not finite"] if broken else [] if matrix.any() else ["all zero"]
+    return ", ".join(where + note)

@@ -1,0 +1,162 @@
+"""The report: whole, self-contained, readable without seeing, and opened in a real browser."""
+
+import csv
+import json
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import pytest
+
+from iclzoo.inspect import sections
+from iclzoo.inspect.report import Content, Section, flattened, plain, write_report
+from iclzoo.inspect.sections import SECTIONS
+from iclzoo.inspect.subject import Subject
+from iclzoo.zoo.checkpoint import save
+from iclzoo.zoo.errors import ZooError
+from iclzoo.zoo.registry import create
+
+# The sections that take seconds, not a minute; tests of their own hold the others to account.
+QUICK = [
+    s
+    for s in SECTIONS
+    if s.slug in {"figures", "weights", "structure", "theory", "weight-path", "landscapes", "copying"}
+]
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    told = []
+    page = write_report(Subject("lsa-fast", num_tasks=200), folder, QUICK, progress=told.append)
+    assert told == [section.title for section in QUICK]
+    return page
+
+
+class Page(HTMLParser):
+    """What a page refers to."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.images, self.references, self.sections, self.scripts = [], [], [], 0
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attributes = dict(attrs)
+        if tag == "img":
+            self.images.append(attributes)
+        if tag == "section":
+            self.sections.append(attributes["id"])
+        self.scripts += tag == "script"
+        self.references += [attributes[name] for name in ("src", "href") if name in attributes]
+
+
+def test_the_page_is_self_contained_and_every_figure_has_words(report):
+    page = Page(report.read_text())
+    assert page.sections == [section.slug for section in QUICK] + ["card"]
+    assert len(page.images) == 4
+    for image in page.images:
+        assert image["src"].startswith("data:image/png;base64,")
+        assert len(image["alt"]) > 20
+    assert page.scripts == 0
+    assert not [r for r in page.references if r.startswith(("http", "//"))]
+    for reference in page.references:
+        if not reference.startswith(("#", "data:")):
+            assert (report.parent / reference).stat().st_size > 0
+
+
+def test_sections_that_do_not_apply_say_why(report):
+    text = report.read_text()
+    assert "Does not apply: a landscape needs input_dim 2, but the task has 10." in text
+    assert "Does not apply: LSA has x and y in one token, so there is nothing to copy." in text
+
+
+def refuse_constant(constant: str):
+    pytest.fail(f"{constant} is no JSON")
+
+
+def test_numbers_are_valid_json_and_csv(report):
+    files = sorted((report.parent / "numbers").iterdir())
+    assert {file.suffix for file in files} == {".json", ".csv"}
+    for file in files:
+        if file.suffix == ".json":
+            numbers = json.loads(file.read_text(), parse_constant=refuse_constant)
+            with file.with_suffix(".csv").open() as table:
+                rows = list(csv.reader(table))
+            assert rows[0] == ["quantity", "value"]
+            assert len(rows) - 1 == len(list(flattened(numbers)))
+
+
+def test_numbers_that_are_not_finite_become_null():
+    assert plain({"a": jnp.array([jnp.nan, 1.0]), "b": (float("inf"), True)}) == {"a": [None, 1.0], "b": [None, True]}
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs Chromium on the PATH; CI installs it")
+@pytest.mark.parametrize("size", ["1200,2000", "390,844"], ids=["desk", "phone"])
+def test_a_browser_opens_it_without_network_or_complaint(report, size, tmp_path):
+    result = subprocess.run(
+        [
+            str(BROWSER),
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+            "--enable-logging=stderr",
+            f"--user-data-dir={tmp_path / 'profile'}",
+            f"--window-size={size}",
+            f"--screenshot={tmp_path / 'page.png'}",
+            report.as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (tmp_path / "page.png").stat().st_size > 20_000
+    assert "CONSOLE" not in result.stderr
+    assert "ERR_" not in result.stderr
+
+
+def test_models_that_are_zero_or_broken_have_reports(tmp_path):
+    model = create("lsa", input_dim=3, key=jr.key(0))
+    broken = eqx.tree_at(lambda m: m.attention.W_V, model, model.attention.W_V.at[0, 0, 0].set(jnp.nan))
+    for name, odd in (("zero", jax.tree.map(jnp.zeros_like, model)), ("broken", broken)):
+        save(tmp_path / name, odd)
+        with pytest.warns(UserWarning, match=r"all zero|not finite"):
+            page = write_report(Subject(tmp_path / name, num_tasks=20), tmp_path / f"{name}-report", QUICK)
+        assert "the card names no recipe" in page.read_text()
+
+
+def test_every_section_has_a_name_of_its_own():
+    assert len({section.slug for section in SECTIONS}) == len(SECTIONS)
+    assert all(callable(section.look) and section.text.endswith(".") for section in SECTIONS)
+
+
+def test_an_error_that_is_no_reason_is_not_swallowed(tmp_path):
+    def fail(subject):
+        raise RuntimeError("a bug")
+
+    def refuse(subject):
+        raise ZooError("not this one")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        write_report(Subject("lsa"), tmp_path, [Section("x", "X", "X.", fail)])
+    page = write_report(
+        Subject("lsa"), tmp_path, [Section("x", "X", "X.", refuse), Section("y", "Y", "Y.", lambda s: Content())]
+    )
+    assert "Does not apply: not this one." in page.read_text()
+
+
+def test_reports_of_many_heads_leave_the_weights_to_the_command(tmp_path):
+    save(tmp_path / "many", create("lsa", input_dim=3, num_heads=sections.MOST_HEADS + 1, key=jr.key(0)))
+    weights = [section for section in SECTIONS if section.slug == "weights"]
+    page = write_report(Subject(tmp_path / "many"), tmp_path / "report", weights)
+    assert "9 heads are too many for a page" in page.read_text()
