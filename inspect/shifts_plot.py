@@ -76,7 +76,7 @@ def _usual(shift: Shift, drawn: list[float]) -> float | None:
     """The largest loss in training; the median loss where no value is that of training. `None` where none is finite."""
     if shift.training in shift.values:
         place = shift.values.index(shift.training)
-        finite = [means[place].value for means in shift.half_mse.values() if means[place].value is not None]
+        finite = [loss for means in shift.half_mse.values() if (loss := means[place].value) is not None]
         return max(finite, default=None)
     finite = [loss for loss in drawn if np.isfinite(loss)]
     return float(np.median(finite)) if finite else None

@@ -38,6 +38,15 @@ DIMS = {"num_examples": 5, "input_dim": 3}
 P = jnp.array([[2.0, 0.5, 0.0], [0.0, 1.0, -0.3], [0.1, 0.0, 0.6]])
 FEW = ("zero", "gd-1")
 
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation():
+    """Small sizes and many programs: compiling takes longer than running, so it is told to optimise little."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
 CASES = {
     "gd-1": (gradient_descent_lsa([1.3], **DIMS), TASK, ("preconditioned-gd",), {"step_size": 1.3}),
     "gd-2": (gradient_descent_lsa([1.1, 1.1], **DIMS), TASK, ("gd++-2", "gd-2-free"), {"step_size": 1.1}),
@@ -127,9 +136,8 @@ def test_tasks_without_a_finite_prediction_are_left_out_and_counted():
     [
         LinearRegression(input_dim=2, num_examples=1, output_dim=3),
         LinearRegression(input_dim=1, num_examples=3, inputs=Gaussian(0.7)),
-        TaskPool(TASK, num_tasks=13),
     ],
-    ids=["one example, three outputs", "one input", "pool"],
+    ids=["one example, three outputs", "one input"],
 )
 def test_small_tasks(task):
     found = identify(
@@ -185,6 +193,10 @@ def test_distributions_outside(getkey):
     assert np.allclose(np.cov(xs.T), variance, atol=0.05)  # 5 standard errors
     assert abs(xs @ np.linalg.inv(np.linalg.cholesky(variance)).T).max() < 3.0  # bounded, as no normal inputs are
 
+    pool = inside_and_outside(TaskPool(TASK, num_tasks=13))
+    assert isinstance(pool["training"], TaskPool)  # a pool of prompts cannot be changed, but the task behind it can
+    assert isinstance(pool["inputs × 1.5"], LinearRegression)
+
     class Odd(Task):
         input_dim: int = 1
         output_dim: int = 1
@@ -229,10 +241,11 @@ def test_candidates_suit_the_learner():
 def test_features_of_a_control_are_read_with_its_initial_weights(getkey):
     model = create("mlp_gradient_descent", embed_dim=5, hidden_dim=7, init_scale=1.0, key=getkey())
     model = eqx.tree_at(lambda m: (m.step_size, m.W_0), model, (jnp.array(0.3), jr.normal(getkey(), (1, 5))))
-    prompts, _ = SINES.sample_batch(getkey(), 101)
-    fit = fit_candidate("kernel-gd", model, prompts, jax.vmap(model)(prompts))
+    prompts, _ = jax.jit(SINES.sample_batch, static_argnums=1)(getkey(), 101)
+    predictions = jax.jit(jax.vmap(model))(prompts)
+    fit = fit_candidate("kernel-gd", model, prompts, predictions)
     assert fit.parameters["step_size"] == pytest.approx(0.3, rel=1e-4)
-    assert_close(jax.vmap(fit.algorithm)(prompts), jax.vmap(model)(prompts), factor=10, why="η is fitted")
+    assert_close(jax.jit(jax.vmap(fit.algorithm))(prompts), predictions, factor=10, why="η is fitted")
 
 
 def test_parameters_that_do_not_matter_are_none():
@@ -244,11 +257,12 @@ def test_parameters_that_do_not_matter_are_none():
 
 def test_fits_to_predictions_that_cannot_be_met_are_the_best_there_are(x64, getkey):
     """The fitted bandwidth has a lower loss than its neighbours."""
-    prompts, targets = TASK.sample_batch(getkey(), 500)
+    prompts, targets = jax.jit(TASK.sample_batch, static_argnums=1)(getkey(), 500)
     fitted: Any = fitted_baseline("nadaraya-watson", prompts, targets)
 
+    @jax.jit
     def loss(h):
-        return float(((jax.vmap(NadarayaWatson(h))(prompts) - targets) ** 2).mean())
+        return ((jax.vmap(NadarayaWatson(h))(prompts) - targets) ** 2).mean()
 
     best = fitted.bandwidth
     assert loss(best) < min(loss(best * factor) for factor in (0.5, 0.99, 1.01, 2.0))

@@ -36,6 +36,7 @@ class OnePreconditionedStep(NamedTuple):
     half_mse: float  # ½·MSE at P*
 
 
+@jax.jit
 def fitted_step_size(prompts: Prompt, targets: Float[Array, "num_tasks output_dim"]) -> Float[Array, ""]:
     """The η that minimises the loss of one step from zero on labelled tasks.
 
@@ -47,6 +48,7 @@ def fitted_step_size(prompts: Prompt, targets: Float[Array, "num_tasks output_di
     return prompts.num_examples * (targets * s).sum() / (s**2).sum()
 
 
+@jax.jit
 def fitted_preconditioner(prompts: Prompt, targets: Float[Array, "num_tasks output_dim"]) -> Matrix:
     """The P that minimises the loss of one preconditioned step from zero on labelled tasks: least squares in its entries.
 

@@ -6,9 +6,13 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from .errors import ConfigError
+
 
 def draw_linear(in_dim: int, out_dim: int, *, init_scale: float, key: PRNGKeyArray) -> eqx.nn.Linear:
     """t ↦ W t + b with W from a truncated normal of variance `init_scale` / `in_dim` and b = 0 (Haiku's rule)."""
+    if in_dim < 1 or out_dim < 1:
+        raise ConfigError(f"a linear map needs at least one input and one output, got {in_dim} and {out_dim}")
     draw = jax.nn.initializers.variance_scaling(init_scale, "fan_in", "truncated_normal", in_axis=1, out_axis=0)
     linear = eqx.filter_eval_shape(eqx.nn.Linear, in_dim, out_dim, key=key)  # its own initial weights are not drawn
     return eqx.tree_at(
