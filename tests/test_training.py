@@ -22,7 +22,6 @@ from iclzoo.train.recipe import Recipe
 from iclzoo.train.recipes import list_recipes, recipe
 from iclzoo.train.run import fit
 from iclzoo.train.schedule import Ends, Every, Logarithmic
-from iclzoo.train.step_size import optimal_step_size
 from iclzoo.train.tasks import LinearRegression
 from iclzoo.zoo.checkpoint import load, read_card
 from iclzoo.zoo.config import from_config, to_config
@@ -74,11 +73,7 @@ def test_schedules_keep_the_first_and_the_last_step(schedule, num_steps, steps):
 
 
 def test_training_lowers_the_loss(uninterrupted):
-    assert (
-        uninterrupted.log[-1]["half_mse"]
-        < 1.05 * optimal_step_size(TINY.task).half_mse
-        < uninterrupted.log[0]["half_mse"]
-    )
+    assert uninterrupted.log[-1]["half_mse"] < 0.75 * uninterrupted.log[0]["half_mse"]
     assert [row["step"] for row in uninterrupted.log] == [0, 30, 60, 90, 120, 150, 180, 200]
     assert sorted(uninterrupted.steps) == [0, 1, 2, 5, 10, 22, 46, 100, 200]
     assert trees_equal(uninterrupted.steps[0], initial_model(TINY))
