@@ -25,9 +25,7 @@ from .outside import inside_and_outside
 
 TUNING_TASKS = 5 * CHUNK
 CLOSED_FORM = ("gd-1", "preconditioned-gd", "ridge")  # best on most tasks without any sample of them
-ENOUGH = (
-    0.9  # the score an algorithm must reach for the learner to be said to run it: with three distributions, 0.7 on each
-)
+ENOUGH = 0.9  # the score an algorithm needs for a verdict: with three distributions, at least 0.7 on each
 CLEARLY = 0.01  # an explained share larger by this much is worth more parameters …
 MUCH_LESS = 0.1  # … and so is leaving less than this part of what a simpler algorithm leaves …
 NOTHING_LEFT = 1e-6  # … unless that is within rounding
