@@ -7,8 +7,8 @@ import jax
 FOLDER = Path(__file__).parent
 HEAD = """# Gallery
 
-One picture of each instrument, with the lines that draw it; made by `python docs/gallery.py`. `iclzoo inspect NAME` puts all that apply to a
-checkpoint on one page.
+One picture of each instrument, with the lines that draw it; made by `python docs/gallery.py`. `iclzoo inspect NAME` puts all that apply to
+a checkpoint on one page.
 Half-MSE is ½ · mean of ‖ŷ − y‖². All begin with
 
 ```python
