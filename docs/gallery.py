@@ -66,7 +66,7 @@ figure = rollouts_figure(rollouts(lsa, task, key=key), name="lsa")""",
         "Shifts",
         """from iclzoo.inspect.shifts import shifts
 from iclzoo.inspect.shifts_plot import shifts_figure
-learners = {"lsa": lsa, "one step of GD": iclzoo.best_baseline("gd-1", task), "recurrent-lsa-2": iclzoo.load("recurrent-lsa-2")}
+learners = {"lsa": lsa, "one step of GD": iclzoo.gradient_descent_lsa([6.06], num_examples=10, input_dim=10)}
 figure = shifts_figure(shifts(learners, task, key=key)[0])""",
     ),
     "theory": (

@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
+from ..train.tasks import LinearRegression
 from ..zoo.errors import ZooError
 from .balance import balance_path
 from .balance_plot import balance_figure
@@ -27,9 +28,9 @@ from .shifts_plot import shifts_figure
 from .softmax_heads import softmax_heads
 from .softmax_heads_plot import softmax_heads_figure
 from .subject import Subject
-from .tables import figures_tables, identification_tables
-from .theory import loss_path
-from .theory_plot import loss_path_figure
+from .tables import blocks_table, figures_tables, identification_tables
+from .theory import loss_path, preconditioned_risk
+from .theory_plot import loss_path_figure, risk_figure
 from .training_path import alignment_path, block_shares, weight_path
 from .training_path_plot import spectrum_figure, training_figure, weight_path_figure
 from .weights import gauge_fixed, spectra
@@ -80,10 +81,13 @@ def _structure(subject: Subject) -> Content:
     found = spectra(subject.model)
     numbers: dict[str, Any] = {"spectra": found}
     try:
-        numbers["block_shares"] = block_shares(subject.model)
+        shares = block_shares(subject.model)
+        numbers["block_shares"], tables = shares, (blocks_table(shares),)
     except ZooError as reason:
-        numbers["block_shares"] = str(reason)
-    return Content(figure=spectrum_figure(found), alternative="Singular values of the products.", numbers=numbers)
+        numbers["block_shares"], tables = str(reason), ()
+    return Content(
+        figure=spectrum_figure(found), alternative="Singular values of the products.", numbers=numbers, tables=tables
+    )
 
 
 def _training(subject: Subject) -> Content:
@@ -111,6 +115,18 @@ def _weight_path(subject: Subject) -> Content:
 def _theory(subject: Subject) -> Content:
     path = loss_path(subject.steps, subject.task)
     return Content(figure=loss_path_figure(path), alternative="Exact half-MSE over training.", numbers=path)
+
+
+def _risk(subject: Subject) -> Content:
+    task = subject.task
+    if not isinstance(task, LinearRegression):
+        raise ZooError("the risk of a preconditioned step is known for linear regression, and the task is another")
+    risk = preconditioned_risk(task)
+    return Content(
+        figure=risk_figure(risk),
+        alternative="Risk of the best preconditioned step against the length of the prompt: bias, variance and noise.",
+        numbers=risk,
+    )
 
 
 def _balance(subject: Subject) -> Content:
@@ -229,7 +245,10 @@ SECTIONS = (
         _weights,
     ),
     Section(
-        "structure", "Spectrum and blocks", "Singular values of the products, with their effective rank.", _structure
+        "structure",
+        "Spectrum and blocks",
+        "Singular values of the products, with their effective rank; and how the squared norm divides between blocks.",
+        _structure,
     ),
     Section(
         "weight-path", "Weights over training", "The first head at six of the stored steps, on one scale.", _weight_path
@@ -242,6 +261,12 @@ SECTIONS = (
     ),
     Section(
         "theory", "Exact loss", "The population half-MSE from the weights, by moments and without sampling.", _theory
+    ),
+    Section(
+        "risk",
+        "Risk of the best one-layer step",
+        "One step through Γ⁻¹, the best a layer can learn on this task, against the length of the test prompt: squared bias and variance.",
+        _risk,
     ),
     Section(
         "balance",

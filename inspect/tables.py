@@ -1,6 +1,6 @@
 """Cards and figures as tables."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..zoo.registry import list_models, model_class
 from .alignment import Alignment, Mean
 from .figures import ALIGNMENT_TASKS
 from .identification import Identification
+from .training_path import BlockShares
 
 # The columns of the alignment measures, and where they are in an `Alignment`.
 ALIGNMENT = {
@@ -126,6 +127,23 @@ def identification_tables(identification: Identification) -> tuple[Table, ...]:
         ]
         _row(ranking, candidate.name, *means, *pairs, _parameters(candidate.parameters))
     return verdict, ranking
+
+
+def blocks_table(shares: Sequence[BlockShares]) -> Table:
+    """The share of each block in the squared norm of the products; steps of GD have xx of W_KQ and yy of W_PV alone."""
+    names = ("xx", "xy", "yx", "yy")
+    table = _table(
+        "share of the squared norm", "head", *(f"W_KQ {name}" for name in names), *(f"W_PV {name}" for name in names)
+    )
+    for share in shares:
+        cells = [
+            "undefined" if matrix is None else f"{matrix[row, column]:.4f}"
+            for matrix in (share.W_KQ, share.W_PV)
+            for row in range(2)
+            for column in range(2)
+        ]
+        _row(table, f"{share.layer}, {share.head}", *cells)
+    return table
 
 
 def _share(share: Mean) -> str:

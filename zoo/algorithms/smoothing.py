@@ -14,7 +14,7 @@ Weights = Float[Array, " num_examples"]
 class KNearestNeighbours(eqx.Module):
     """The mean label of the `num_neighbours` examples nearest to the query; of two equally near, the earlier one counts.
 
-    ŷ = (1/k) Σ_{i ∈ N_k} yᵢ,   N_k the k examples of least ‖xᵢ − x_query‖₂
+        ŷ = (1/k) Σ_{i ∈ N_k} yᵢ,   N_k the k examples of least ‖xᵢ − x_query‖₂
 
     With k = 1 the limit of `NadarayaWatson` as h → 0. A baseline of Garg et al. 2022.
     """

@@ -31,7 +31,9 @@ def two_softmax_heads(step_size: Number, scale: Number, *, input_dim: int, outpu
 def one_softmax_head(step_size: Number, scale: Number, *, input_dim: int, output_dim: int = 1) -> SoftmaxAttention:
     """The first head alone: it keeps the offset that the second one cancels.
 
-    ŷ = (η/κ) Σᵢ yᵢ softmax_i(κ s) = (η/κ) ȳ + (η/N) Σᵢ yᵢ (sᵢ − s̄) + O(κ)
+        ŷ = (η/κ) Σᵢ yᵢ softmax_i(κ s) = (η/κ) ȳ + (η/N) Σᵢ yᵢ (sᵢ − s̄) + O(κ)
+
+    After von Oswald et al. 2023, appendix A.9.
     """
     dims: dict[str, Any] = {"input_dim": input_dim, "output_dim": output_dim}
     one = jnp.ones(1)
