@@ -119,7 +119,8 @@ def spectrum_curves(spectra: Sequence[Spectrum], *, ax: Axes | None = None) -> A
             ("W_PV", spectrum.effective_rank_PV, "s--"),
         ):
             values = getattr(spectrum, product)
-            label = f"${product[0]}_{{{product[2:]}}}${name}, effective rank {rank:.1f}"
+            rank_text = "undefined" if rank is None else f"{rank:.1f}"
+            label = f"${product[0]}_{{{product[2:]}}}${name}, effective rank {rank_text}"
             ax.plot(np.arange(1, len(values) + 1), values, style, color=colour, markersize=4, label=label)
     ax.set(xlabel="singular value, by size", ylabel="singular value, gauge fixed")
     ax.legend(frameon=False, fontsize="small")
