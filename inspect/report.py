@@ -53,7 +53,10 @@ def write_report(
     """Write `folder/index.html`, self-contained, with `figures/` and `numbers/` beside it; returns the page's path.
 
     Sections that do not apply say why. `progress` is told the title of each section before it is made.
+
+    **Raises** `CheckpointError`, with nothing written, if a file of the checkpoint is damaged.
     """
+    subject.read()
     entries = []
     for section in sections:
         progress(section.title)

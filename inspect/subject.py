@@ -60,6 +60,10 @@ class Subject:
         """The model at each stored step of its training."""
         return stored_models(self.source)
 
+    def read(self) -> None:
+        """Read every file of the checkpoint. **Raises** `CheckpointError`, for a damaged one has no report."""
+        _ = self.model, self.steps if self.card.steps else None
+
     @property
     def key(self) -> PRNGKeyArray:
         """The key of the tasks that everything in a report is measured on."""

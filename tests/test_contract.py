@@ -10,7 +10,7 @@ from helpers import assert_close, random_prompt, trees_equal
 
 from iclzoo.zoo.checkpoint import load, save
 from iclzoo.zoo.frozen import trainable
-from iclzoo.zoo.registry import create, hyperparameters, list_models
+from iclzoo.zoo.registry import create, hyperparameters, list_models, model_class
 from iclzoo.zoo.tensors import named_arrays
 from iclzoo.zoo.token_model import TokenModel
 from iclzoo.zoo.trace import trace
@@ -109,10 +109,9 @@ def test_wrong_prompt_is_named(name, getkey):
         model(random_prompt(getkey(), input_dim=4))
 
 
+@pytest.mark.parametrize("name", [name for name in list_models() if issubclass(model_class(name), TokenModel)])
 def test_trace_ends_in_the_prediction(name, getkey, x64):
     model = build_large(name, getkey())
-    if not isinstance(model, TokenModel):
-        pytest.skip("only token models have a residual stream")
     prompt = random_prompt(getkey(), input_dim=5)
     seen = trace(model, prompt)
     assert_close(seen.predictions[-1], model(prompt))

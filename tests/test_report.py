@@ -16,8 +16,8 @@ from iclzoo.inspect import sections
 from iclzoo.inspect.report import Content, Section, flattened, plain, write_report
 from iclzoo.inspect.sections import SECTIONS
 from iclzoo.inspect.subject import Subject
-from iclzoo.zoo.checkpoint import save
-from iclzoo.zoo.errors import ZooError
+from iclzoo.zoo.checkpoint import checkpoint_folder, save
+from iclzoo.zoo.errors import CheckpointError, ZooError
 from iclzoo.zoo.registry import create
 
 # The sections that take seconds, not a minute; tests of their own hold the others to account.
@@ -133,6 +133,16 @@ def test_models_that_are_zero_or_broken_have_reports(tmp_path):
         with pytest.warns(UserWarning, match=r"all zero|not finite"):
             page = write_report(Subject(tmp_path / name, num_tasks=20), tmp_path / f"{name}-report", QUICK)
         assert "the card names no recipe" in page.read_text()
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "steps/1.safetensors"])
+def test_a_damaged_checkpoint_has_no_report(file, tmp_path):
+    shutil.copytree(checkpoint_folder("lsa-fast"), tmp_path / "bad")
+    with (tmp_path / "bad" / file).open("ab") as damaged:
+        damaged.write(b"x")
+    with pytest.raises(CheckpointError, match="SHA-256"):
+        write_report(Subject(tmp_path / "bad"), tmp_path / "report", QUICK)
+    assert not (tmp_path / "report").exists()
 
 
 def test_every_section_has_a_name_of_its_own():

@@ -119,6 +119,7 @@ def inspect_(
     from .output import counted, say
 
     subject = Subject(name, num_tasks=tasks)
+    subject.read()
     folder = output or Path("report") / subject.name
     with counted(len(SECTIONS), f"inspecting {subject.name}") as advance:
         page = write_report(subject, folder, SECTIONS, progress=advance)
