@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from iclzoo.train.inputs import Inputs
-from iclzoo.train.recipes import list_recipes
+from iclzoo.train.recipe_book import list_recipes
 from iclzoo.train.tasks import Task
 from iclzoo.zoo.config import kinds
 from iclzoo.zoo.registry import list_models, model_class

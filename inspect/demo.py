@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from ..train.losses import over_tasks, squared_error
-from ..train.recipes import recipe
+from ..train.recipe_book import recipe
 from ..train.run import fit
 from ..train.step_size import optimal_step_size
 from ..zoo.algorithms.gradient_descent import GradientDescent

@@ -84,7 +84,7 @@ def measure_checkpoint(folder: str | Path, *, num_tasks: int = 1_000_000) -> Car
     recipe = from_config(dict(card.training))
     if not isinstance(recipe, Recipe):
         raise ZooError(f"the card of {folder} names no recipe, so there is nothing to measure it against")
-    figures = measure(load(folder), recipe.task, recipe.baselines, num_tasks=num_tasks)
+    figures = measure(load(folder), recipe.task.fresh, recipe.baselines, num_tasks=num_tasks)
     card = replace(card, figures=figures.to_json())
     write_card(folder, card)
     return card
@@ -92,13 +92,13 @@ def measure_checkpoint(folder: str | Path, *, num_tasks: int = 1_000_000) -> Car
 
 def standard_probe(recipe: Recipe, *, num_tasks: int = 2_000) -> Callable[[Learner], dict[str, float | None]]:
     """What a training logs beside the loss: alignment with the recipe's baselines, and the steps the gauge-fixed weights spell."""
-    key = jr.key(MEASURING_SEED)
+    key, task = jr.key(MEASURING_SEED), recipe.task.fresh
 
     def probe(learner: Learner) -> dict[str, float | None]:
         row: dict[str, float | None] = {}
         for name in recipe.baselines:
-            baseline = best_baseline(name, recipe.task)  # tuned at the first call
-            measured = alignment(learner, baseline, recipe.task, num_tasks=num_tasks, key=key)
+            baseline = best_baseline(name, task)  # tuned at the first call
+            measured = alignment(learner, baseline, task, num_tasks=num_tasks, key=key)
             for measure in ("prediction_distance", "sensitivity_distance", "sensitivity_cosine"):
                 row[f"{name} {measure}"] = getattr(measured, measure).value
         for reading in _readings(learner):

@@ -8,7 +8,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from ..train.recipes import list_recipes, recipe
+from ..train.recipe_book import list_recipes, recipe
 from ..train.step_size import OneStep
 from ..zoo.card import Card
 from ..zoo.checkpoint import list_checkpoints, read_card

@@ -108,7 +108,7 @@ def _check_start(folder: Path, card: Card) -> Check:
 def _check_figures(folder: Path, card: Card) -> str:
     task, figures = from_config(dict(card.task)), card.figures
     fresh = measure(
-        load(folder), task, tuple(figures["baselines"]), num_tasks=figures["num_tasks"], seed=figures["seed"]
+        load(folder), task.fresh, tuple(figures["baselines"]), num_tasks=figures["num_tasks"], seed=figures["seed"]
     ).to_json()
     wrong = list(_differences(figures, fresh, "", 0.0))
     if wrong:

@@ -16,7 +16,7 @@ import pytest
 import test_contract as contract
 
 from iclzoo.train.recipe import Recipe
-from iclzoo.train.recipes import recipe
+from iclzoo.train.recipe_book import recipe
 from iclzoo.train.run import fit
 from iclzoo.zoo import registry
 from iclzoo.zoo.errors import ContractError

@@ -5,7 +5,7 @@ import pytest
 from iclzoo.inspect.figures import measure
 from iclzoo.inspect.verify import verify
 from iclzoo.train.recipe import Recipe
-from iclzoo.train.recipes import recipe
+from iclzoo.train.recipe_book import recipe
 from iclzoo.zoo.checkpoint import checkpoint_folder, list_checkpoints, load, read_card
 from iclzoo.zoo.config import from_config, to_config
 

@@ -19,7 +19,7 @@ from helpers import trees_equal
 from iclzoo.train.loop import compile_advance, initial_model, start
 from iclzoo.train.optimiser import Adam
 from iclzoo.train.recipe import Recipe
-from iclzoo.train.recipes import list_recipes, recipe
+from iclzoo.train.recipe_book import list_recipes, recipe
 from iclzoo.train.run import fit
 from iclzoo.train.schedule import Ends, Every, Logarithmic
 from iclzoo.train.tasks import LinearRegression

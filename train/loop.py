@@ -7,12 +7,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PyTree
 
-from ..zoo.errors import ContractError
+from ..zoo.errors import ConfigError, ContractError, closest
 from ..zoo.frozen import trainable
 from ..zoo.registry import create
+from ..zoo.tensors import fill, named_arrays
 from .losses import half_mse
 from .recipe import Recipe
 
@@ -43,7 +45,13 @@ def start(recipe: Recipe) -> State:
 def initial_model(recipe: Recipe) -> Any:
     """The untrained model: step 0 of the recipe."""
     key_model, _ = jr.split(jr.key(recipe.seed))
-    return create(recipe.model, key=key_model, **recipe.hyperparameters)
+    model = create(recipe.model, key=key_model, **recipe.hyperparameters)
+    arrays = named_arrays(model)
+    for name, value in recipe.initial_values.items():
+        if name not in arrays:
+            raise ConfigError(f"initial_values: {recipe.model!r} has no array {name!r}; {closest(name, arrays)}")
+        arrays[name] = np.full_like(arrays[name], value)
+    return fill(model, arrays, f"the recipe {recipe.name}")
 
 
 def check_prediction(model: Any, recipe: Recipe) -> None:

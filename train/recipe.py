@@ -17,12 +17,14 @@ class Recipe:
     """Train the registered `model` on fresh tasks, `batch_size` in each of `num_steps` steps, on the half-MSE of the query.
 
     `baselines` names the algorithms the learner is compared with, in the log and on the card (see `train/baselines.py`).
-    `log` and `keep` say at which steps a row is logged and the weights are kept.
+    `log` and `keep` say at which steps a row is logged and the weights are kept. `initial_values` sets arrays of the untrained
+    model to a number, by their names on a card, as in a known W₀ ("W_0.value").
     """
 
     name: str
     model: str
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    initial_values: Mapping[str, float] = field(default_factory=dict)
     task: Task = LinearRegression()
     optimiser: Adam = Adam()
     batch_size: int = 2048

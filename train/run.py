@@ -60,7 +60,7 @@ def fit(
 def evaluate(learner: Learner, recipe: Recipe) -> float:
     """½·MSE on the recipe's `EVALUATION_TASKS` fixed tasks, which no training step draws."""
     key = jr.fold_in(jr.key(recipe.seed), recipe.num_steps)
-    return float(over_tasks(squared_error, learner, recipe.task, num_tasks=EVALUATION_TASKS, key=key).mean() / 2)
+    return float(over_tasks(squared_error, learner, recipe.task.fresh, num_tasks=EVALUATION_TASKS, key=key).mean() / 2)
 
 
 class _Training:

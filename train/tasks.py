@@ -29,6 +29,11 @@ class Task(eqx.Module):
     output_dim: eqx.AbstractVar[int]
     num_examples: eqx.AbstractVar[int]
 
+    @property
+    def fresh(self) -> "Task":
+        """The task without end that learners are measured on: itself, unless it is a finite set of prompts."""
+        return self
+
     @abstractmethod
     def draw(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
         """What `sample` gives, by whichever generator JAX is set to: for classes to define, not to call."""
@@ -146,6 +151,10 @@ class TaskPool(Task):
     @property
     def num_examples(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.task.num_examples
+
+    @property
+    def fresh(self) -> Task:
+        return self.task
 
     def draw(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
         return self.task.draw(pool_key(key, self.num_tasks, self.pool_seed))

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..zoo.config import setting
 from ..zoo.errors import ConfigError
-from .inputs import Number
+from .inputs import Gaussian, Number
 
 
 class Teacher(eqx.Module):
@@ -31,6 +31,19 @@ class GaussianTeacher(Teacher):
     def sample(self, key: PRNGKeyArray, output_dim: int, input_dim: int) -> Float[Array, "{output_dim} {input_dim}"]:
         noise = jr.normal(key, (output_dim, input_dim))
         return jnp.asarray(self.mean, noise.dtype) + self.scale * noise
+
+
+@setting("anisotropic_teacher")
+class AnisotropicTeacher(Teacher):
+    """Teacher weights whose rows are w ~ N(0, Σ): `variance` is Σ's diagonal, one variance for each coordinate, or the whole Σ.
+
+    Ahn et al. 2023 take Σ = Λ⁻¹ for inputs from N(0, Λ).
+    """
+
+    variance: Float[Array, " input_dim"] | Float[Array, "input_dim input_dim"] | tuple
+
+    def sample(self, key: PRNGKeyArray, output_dim: int, input_dim: int) -> Float[Array, "{output_dim} {input_dim}"]:
+        return Gaussian(self.variance).sample(key, output_dim, input_dim)
 
 
 @setting("pooled_teacher")

@@ -22,7 +22,7 @@ from .train.inputs import Exponential, Gaussian, Laplace, RandomCovariance, Unif
 from .train.losses import half_mse
 from .train.optimiser import Adam
 from .train.recipe import Recipe
-from .train.recipes import list_recipes, recipe
+from .train.recipe_book import list_recipes, recipe
 from .train.run import fit
 from .train.step_size import fitted_step_size, optimal_step_size
 from .train.tasks import LinearRegression, SineRegression, Task, TaskPool

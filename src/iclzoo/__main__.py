@@ -86,10 +86,10 @@ def train(
     from .inspect.figures import measure_checkpoint, standard_probe
     from .inspect.tables import figures_tables
     from .output import say, show, working
-    from .train import recipes
+    from .train import recipe_book
     from .train.run import fit
 
-    chosen = recipes.recipe(recipe)
+    chosen = recipe_book.recipe(recipe)
     changes = {"seed": seed, "num_steps": steps}
     chosen = replace(chosen, **{name: value for name, value in changes.items() if value is not None})
     folder = output or Path("runs") / chosen.name

@@ -1,0 +1,27 @@
+"""Separate tokens for x and y: a first layer that copies, a second that takes a step of gradient descent."""
+
+from dataclasses import replace
+
+from ..recipe import Recipe
+from ..schedule import Every
+from .optimisers import PAPER_ADAM
+
+COPYING = Recipe(
+    name="copying",
+    description="A softmax layer and a linear one over separate tokens for x and y, by the paper's protocol; every 100 steps are kept.",
+    reference="von Oswald et al. 2023, Figure 5",
+    model="copying_transformer",
+    hyperparameters={"head_dim": 20},
+    optimiser=PAPER_ADAM,
+    num_steps=10_000,
+    log=Every(500),
+    keep=Every(100),
+)
+
+RECIPES = (
+    COPYING,
+    *(
+        replace(COPYING, name=f"copying-seed-{seed}", description=f"The recipe `copying` from seed {seed}.", seed=seed)
+        for seed in (1, 2)
+    ),
+)

@@ -1,0 +1,29 @@
+"""Twelve layers with perceptrons, with and without layer norms."""
+
+from dataclasses import replace
+
+from ..optimiser import Adam
+from ..recipe import Recipe
+from ..schedule import Every
+
+TRANSFORMER = Recipe(
+    name="transformer-12",
+    description="A Transformer of twelve layers, four heads and perceptrons, without layer norms.",
+    reference="von Oswald et al. 2023, section 3 and appendix A.9",
+    model="transformer",
+    optimiser=Adam(learning_rate=0.001, schedule="cosine", warmup_steps=500, clip_norm=1.0),
+    batch_size=256,
+    num_steps=6000,
+    log=Every(1000),
+    baselines=("gd-10", "gd++-10"),
+)
+
+RECIPES = (
+    TRANSFORMER,
+    replace(
+        TRANSFORMER,
+        name="transformer-12-layer-norm",
+        description="The same Transformer with layer norms.",
+        hyperparameters={"layer_norm": True},
+    ),
+)
