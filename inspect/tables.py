@@ -28,7 +28,7 @@ ALIGNMENT = {
 
 def names_table(pattern: str) -> Table:
     """Every checkpoint, recipe and model whose name fits the pattern."""
-    table = _table("", "kind", "name", "what it is")
+    table = new_table("", "kind", "name", "what it is")
     for name in list_checkpoints(pattern):
         _row(table, "checkpoint", name, read_card(name).description)
     for name in list_recipes(pattern):
@@ -40,7 +40,7 @@ def names_table(pattern: str) -> Table:
 
 def card_tables(name: str, card: Card) -> tuple[Table, ...]:
     """A card: what it is, and its figures."""
-    table = _table(name, "", "")
+    table = new_table(name, "", "")
     table.show_header = False
     _row(table, "description", card.description)
     _row(table, "reference", card.reference)
@@ -59,7 +59,7 @@ def card_tables(name: str, card: Card) -> tuple[Table, ...]:
 def figures_tables(card: Card) -> tuple[Table, ...]:
     """The learner beside its baselines, and the steps that its weights spell."""
     figures, columns = card.figures, card.figures["baselines"]
-    table = _table(
+    table = new_table(
         f"on {figures['num_tasks']:,} tasks (alignment on {ALIGNMENT_TASKS:,} at most)", "", "model", *columns
     )
     _row(table, "half-MSE", _mean(figures["half_mse"]), *(_mean(c["half_mse"]) for c in columns.values()))
@@ -75,7 +75,7 @@ def figures_tables(card: Card) -> tuple[Table, ...]:
     )
     if not figures["steps"]:
         return (table,)
-    steps = _table(
+    steps = new_table(
         "the step of GD++ that the gauge-fixed weights spell", "head", "η/N", "γ", "largest other entry", "at"
     )
     for reading in figures["steps"]:
@@ -90,12 +90,12 @@ def demo_tables(
     losses: Mapping[str, Mean], optimum: OneStep, alignments: Mapping[str, Alignment], num_tasks: int
 ) -> tuple[Table, ...]:
     """The losses of some learners beside the closed form of one step of gradient descent, and how well they align with it."""
-    loss_table = _table(f"half-MSE on {num_tasks:,} tasks", "learner", "half-MSE")
+    loss_table = new_table(f"half-MSE on {num_tasks:,} tasks", "learner", "half-MSE")
     for name, loss in losses.items():
         _row(loss_table, name, _mean(asdict(loss)))
     _row(loss_table, f"closed form, η* = {optimum.step_size:.4f}", f"{optimum.half_mse:.5f}")
     num_aligned = next(iter(alignments.values())).num_tasks
-    alignment_table = _table(f"alignment with one step of GD on {num_aligned:,} tasks", "learner", *ALIGNMENT)
+    alignment_table = new_table(f"alignment with one step of GD on {num_aligned:,} tasks", "learner", *ALIGNMENT)
     for name, measured in alignments.items():
         _row(alignment_table, name, *(_mean(asdict(measured)[measure]) for measure in ALIGNMENT.values()))
     return loss_table, alignment_table
@@ -103,7 +103,7 @@ def demo_tables(
 
 def identification_tables(identification: Identification) -> tuple[Table, ...]:
     """The verdict, and every candidate with the shares of predictions / sensitivities that it explains on each distribution."""
-    verdict = _table("", "", "")
+    verdict = new_table("", "", "")
     verdict.show_header = False
     _row(verdict, "runs", identification.verdict or "none of these")
     _row(verdict, "because", identification.reason)
@@ -115,7 +115,7 @@ def identification_tables(identification: Identification) -> tuple[Table, ...]:
     if not identification.ranking:
         return (verdict,)
     distributions = [agreement.distribution for agreement in identification.ranking[0].agreements]
-    ranking = _table(
+    ranking = new_table(
         f"explained share of predictions / sensitivities, on {identification.num_tasks:,} tasks each",
         *("algorithm", "mean", "less than the first", *distributions, "parameters"),
     )
@@ -132,7 +132,7 @@ def identification_tables(identification: Identification) -> tuple[Table, ...]:
 def blocks_table(shares: Sequence[BlockShares]) -> Table:
     """The share of each block in the squared norm of the products; steps of GD have xx of W_KQ and yy of W_PV alone."""
     names = ("xx", "xy", "yx", "yy")
-    table = _table(
+    table = new_table(
         "share of the squared norm", "head", *(f"W_KQ {name}" for name in names), *(f"W_PV {name}" for name in names)
     )
     for share in shares:
@@ -165,7 +165,7 @@ def _parameter(value: Any) -> str:
     return "–" if value is None else f"{value:.5g}"
 
 
-def _table(title: str, *columns: str) -> Table:
+def new_table(title: str, *columns: str) -> Table:
     table = Table(title=title or None, box=box.MARKDOWN, title_justify="left", title_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold")

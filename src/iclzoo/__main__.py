@@ -1,7 +1,8 @@
-"""The command line: `iclzoo list | show | heatmap | train | verify | identify | demo`."""
+"""The command line: `iclzoo list | show | heatmap | train | verify | identify | inspect | reproduce | demo`."""
 
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -171,6 +172,41 @@ def identify(
     show(*identification_tables(found))
     if output is not None:
         save_figure(identification_figure(found, name=name), output)
+
+
+@app.command()
+def reproduce(
+    ids: Annotated[list[str] | None, typer.Argument(help="results, by id; --list names them")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="every result")] = False,
+    list_them: Annotated[bool, typer.Option("--list", help="name the results and what each claims")] = False,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="where pictures go; with --all, also the page reproduction.md")
+    ] = Path("."),
+    retrain: Annotated[
+        Path | None, typer.Option(help="train the checkpoints anew, in this folder, and measure those")
+    ] = None,
+) -> None:
+    """Reproduce published results: our number beside the published one, the verdict, and the figure."""
+    from .inspect import reproduction_page as pages
+    from .inspect.reproduction import reproduce
+    from .inspect.result_book import list_results, result
+    from .output import save_figure, say, show, working
+
+    if list_them:
+        show(pages.results_table(map(result, list_results())))
+        return
+    if not ids and not all_:
+        raise typer.BadParameter("name a result, or pass --all; --list names them")
+    chosen = [result(id) for id in (list_results() if all_ else ids or ())]
+    done = []
+    for one in chosen:
+        with working(f"reproducing {one.id}") if retrain is None else nullcontext():
+            done.append(reproduce(one, retrain_in=retrain))
+        show(pages.findings_table(done[-1]), f"{one.id}: {done[-1].verdict}\n")
+        save_figure(done[-1].outcome.figure, output / "reproduction" / f"{one.id}.png")
+    if all_:
+        (output / "reproduction.md").write_text(pages.page(done))
+        say(f"wrote {output / 'reproduction.md'}")
 
 
 @app.command()

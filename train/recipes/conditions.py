@@ -16,7 +16,6 @@ _MEAN = replace(
     description=f"Teachers of mean {TEACHER_MEAN:g}, and a query token that starts at zero.",
     reference="Rossi et al. 2024",
     task=_MEAN_TASK,
-    baselines=("gd-1", "least-squares"),
 )
 
 RECIPES = (

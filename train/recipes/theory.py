@@ -44,7 +44,7 @@ SPARSE = Recipe(
     num_steps=10_000,
     log=Every(1000),
     keep=Logarithmic(5),
-    baselines=("preconditioned-gd", "least-squares"),
+    baselines=("preconditioned-gd",),
 )
 
 RECIPES = (
@@ -78,7 +78,7 @@ RECIPES = (
         task=LinearRegression(input_dim=5, num_examples=20, inputs=Gaussian()),
         num_steps=4000,
         log=Every(500),
-        baselines=("gd-2", "least-squares"),
+        baselines=("gd-2",),
     ),
     Recipe(
         name="relu-attention",
