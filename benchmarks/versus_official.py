@@ -24,6 +24,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from iclzoo.train.devices import Team, first_devices
 from iclzoo.train.loop import MAX_STEPS, compile_advance, start
 from iclzoo.train.optimiser import Adam
 from iclzoo.train.recipe import Recipe
@@ -108,7 +109,7 @@ def official(path: Path, settings: dict) -> Callable[[int], float]:
 
 def ours(recipe: Recipe) -> Callable[[int], float]:
     """A function that trains our code for some steps and returns the seconds it took."""
-    advance, state = compile_advance(recipe), start(recipe)
+    advance, state = compile_advance(recipe, Team(first_devices())), start(recipe)
 
     def run(num_steps: int) -> float:
         nonlocal state
@@ -140,7 +141,7 @@ def time_to_quality(path: Path, whose: str) -> float:
     began = time.perf_counter()
     fast = recipe("lsa-fast")
     if whose == "ours":
-        advance, state = compile_advance(fast), start(fast)
+        advance, state = compile_advance(fast, Team(first_devices())), start(fast)
         descent = iclzoo_optimum(fast)
         while evaluate(state.model, fast) > 1.005 * descent:
             state, _ = advance(state, int(state.step) + 50)

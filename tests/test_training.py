@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from helpers import trees_equal
 
+from iclzoo.train.devices import Team, first_devices
 from iclzoo.train.loop import compile_advance, initial_model, start
 from iclzoo.train.optimiser import Adam
 from iclzoo.train.recipe import Recipe
@@ -81,7 +82,7 @@ def test_training_lowers_the_loss(uninterrupted):
 
 
 def test_the_loop_equals_single_steps_bit_for_bit():
-    advance = compile_advance(TINY)
+    advance = compile_advance(TINY, Team(first_devices()))
     state, losses = advance(start(TINY), 20)
     assert np.isfinite(losses[:20]).all()
     assert np.isnan(losses[20:]).all()
@@ -101,7 +102,7 @@ def test_a_run_is_compiled_once_and_its_batches_differ():
             traces.append(key)
             return LinearRegression.sample(self, key)
 
-    advance = compile_advance(replace(TINY, task=Counting(input_dim=3, num_examples=5)))
+    advance = compile_advance(replace(TINY, task=Counting(input_dim=3, num_examples=5)), Team(first_devices()))
     state, losses = advance(start(TINY), 1)
     for until in (2, 10, 11, 100):
         state, losses = advance(state, until)

@@ -1,6 +1,7 @@
 """The training loop: many steps in one compiled program, the data made inside it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -9,12 +10,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
 
 from ..zoo.errors import ConfigError, ContractError, closest
 from ..zoo.frozen import trainable
 from ..zoo.registry import create
 from ..zoo.tensors import fill, named_arrays
+from .devices import Team
 from .losses import half_mse
 from .recipe import Recipe
 
@@ -23,7 +25,10 @@ MAX_STEPS = 1000
 
 
 class State(eqx.Module):
-    """All that a training needs to go on: nothing else decides its future, but the recipe."""
+    """All that a training needs to go on: nothing else decides its future, but the recipe.
+
+    That of an ensemble has a leading axis of members on every array but `step`.
+    """
 
     model: Any
     optimiser: PyTree
@@ -31,15 +36,29 @@ class State(eqx.Module):
 
 
 # Trains a state up to a later step, `MAX_STEPS` away at most; returns it with the losses of the batches, in order, then NaN.
-Advance = Callable[[State, int], tuple[State, Float[Array, " max_steps"]]]
+Advance = Callable[[State, int], tuple[State, Float[Array, "max_steps *members"]]]
 
 
-def start(recipe: Recipe) -> State:
-    """The state before the first step: a fresh model from the recipe's seed."""
+def start(recipe: Recipe, seeds: Sequence[int] | None = None) -> State:
+    """The state before the first step: a fresh model from the recipe's seed; with `seeds`, an ensemble of one for each."""
+    if seeds is not None:
+        members = [start(recipe) for recipe in members_of(recipe, seeds)]
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *members)
+        return eqx.tree_at(lambda state: state.step, stacked, members[0].step)
     model = initial_model(recipe)
     check_prediction(model, recipe)
     parameters = eqx.filter(model, trainable(model))
     return State(model, recipe.optimiser.build(recipe.num_steps).init(parameters), jnp.zeros((), jnp.int32))
+
+
+def members_of(recipe: Recipe, seeds: Sequence[int] | None) -> tuple[Recipe, ...]:
+    """The recipe of each member of an ensemble; the recipe itself where there is none."""
+    return (recipe,) if seeds is None else tuple(replace(recipe, seed=seed) for seed in seeds)
+
+
+def member(model: Any, index: int) -> Any:
+    """One model of an ensemble's."""
+    return jax.tree.map(lambda leaf: leaf[index] if eqx.is_array(leaf) else leaf, model)
 
 
 def initial_model(recipe: Recipe) -> Any:
@@ -65,32 +84,43 @@ def check_prediction(model: Any, recipe: Recipe) -> None:
         )
 
 
-def compile_advance(recipe: Recipe) -> Advance:
+def compile_advance(recipe: Recipe, team: Team, seeds: Sequence[int] | None = None) -> Advance:
     """The function that trains: compiled once for a whole run, whatever steps it is asked for.
 
-    The tasks of step n come from the recipe's seed and n alone, so a run that is cut anywhere and continued is the same run.
+    The tasks of step n come from the recipe's seed and n alone, so a run that is cut anywhere and continued is the same run. With
+    `seeds`, an ensemble is trained at once, each member on the tasks of its own seed.
     """
+    team.check_batch(recipe.batch_size)
     optimiser = recipe.optimiser.build(recipe.num_steps)
-    _, key_data = jr.split(jr.key(recipe.seed))
 
-    def train_step(state: State) -> tuple[State, Float[Array, ""]]:
-        prompts, targets = recipe.task.sample_batch(jr.fold_in(key_data, state.step), recipe.batch_size)
-        parameters, rest = eqx.partition(state.model, trainable(state.model))
+    def update(model: Any, optimiser_state: PyTree, key_data: PRNGKeyArray, step: Int[Array, ""]):
+        keys = team.split(jr.split(jr.fold_in(key_data, step), recipe.batch_size))
+        prompts, targets = jax.vmap(recipe.task.sample)(keys)
+        parameters, rest = eqx.partition(model, trainable(model))
         loss, gradient = jax.value_and_grad(lambda p: half_mse(eqx.combine(p, rest), prompts, targets))(parameters)
-        updates, optimiser_state = optimiser.update(gradient, state.optimiser, parameters)
-        model = eqx.combine(optax.apply_updates(parameters, updates), rest)
-        return State(model, optimiser_state, state.step + 1), loss
+        updates, optimiser_state = optimiser.update(gradient, optimiser_state, parameters)
+        return eqx.combine(optax.apply_updates(parameters, updates), rest), optimiser_state, loss
+
+    data_keys = [jr.split(jr.key(member.seed))[1] for member in members_of(recipe, seeds)]
+    if seeds is None:
+        key_data, members, train = data_keys[0], (), update
+    else:
+        key_data, members = jnp.stack(data_keys), (len(seeds),)
+        train = eqx.filter_vmap(update, in_axes=(eqx.if_array(0), eqx.if_array(0), 0, None))
 
     @eqx.filter_jit
-    def run(state: State, until: Int[Array, ""]) -> tuple[State, Float[Array, " max_steps"]]:
+    def run(state: State, until: Int[Array, ""]) -> tuple[State, Float[Array, "max_steps *members"]]:
         arrays, static = eqx.partition(state, eqx.is_array)
 
         def body(index, carry):
             arrays, losses = carry
-            state, loss = train_step(eqx.combine(arrays, static))
-            return eqx.filter(state, eqx.is_array), losses.at[index].set(loss)
+            state = eqx.combine(arrays, static)
+            model, optimiser_state, loss = train(state.model, state.optimiser, key_data, state.step)
+            state = State(model, optimiser_state, state.step + 1)
+            return team.copied((eqx.filter(state, eqx.is_array), losses.at[index].set(loss)))
 
-        arrays, losses = jax.lax.fori_loop(0, until - state.step, body, (arrays, jnp.full(MAX_STEPS, jnp.nan)))
+        losses = jnp.full((MAX_STEPS, *members), jnp.nan)
+        arrays, losses = jax.lax.fori_loop(0, until - state.step, body, team.copied((arrays, losses)))
         return eqx.combine(arrays, static), losses
 
-    return lambda state, until: run(state, jnp.asarray(until, jnp.int32))
+    return lambda state, until: run(team.place(state), jnp.asarray(until, jnp.int32))

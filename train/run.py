@@ -1,22 +1,27 @@
 """Training by a recipe: in memory, or as a run on disk that can be killed at any moment and resumed bit for bit."""
 
+import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import equinox as eqx
+import jax
 import jax.random as jr
 import numpy as np
 
 from ..zoo.config import to_config
-from ..zoo.errors import RunError
+from ..zoo.errors import ConfigError, RunError
+from ..zoo.frozen import trainable
 from ..zoo.prompt import Learner
-from .loop import MAX_STEPS, State, compile_advance, start
+from .devices import Device, Team, first_devices
+from .loop import MAX_STEPS, State, compile_advance, member, members_of, start
 from .losses import over_tasks, squared_error
 from .progress import training_bar
 from .recipe import Recipe
-from .run_folder import Row, RunFolder
+from .run_folder import Fit, Row, RunFolder
 
 Probe = Callable[[Learner], Mapping[str, float | None]]
 
@@ -25,20 +30,12 @@ SAVE_SECONDS = 10.0
 UPDATE_SECONDS = 0.5
 
 
-@dataclass(frozen=True)
-class Fit:
-    """What a training gives: the model, the log, and the model at the steps the recipe keeps."""
-
-    model: Any
-    log: list[Row]
-    steps: dict[int, Any]
-
-
 def fit(
     recipe: Recipe,
     folder: str | Path | None = None,
     *,
     probe: Probe = lambda learner: {},
+    devices: Sequence[Device] | None = None,
     resume: bool = False,
     progress: bool = True,
 ) -> Fit:
@@ -46,15 +43,34 @@ def fit(
 
     A row of the log holds the step, `train_loss` (of that step's batch), `half_mse` on `EVALUATION_TASKS` fixed tasks, and what
     `probe(model)` returns. With `resume`, a run that was cut short goes on from its last saved state; weights and log are those of a
-    run that was never cut, bit for bit.
+    run that was never cut, bit for bit. Each batch is split between the `devices`, by default one, or those of all processes.
 
     **Raises** `RunError` if the folder is in use, holds a run and `resume` is not set, or holds a run of another recipe; and when the
-    loss is no longer finite. Then, and on Ctrl-C, the last good state is saved first.
+    loss is no longer finite. Then, and on Ctrl-C, the last good state is saved first. `ConfigError` if a batch cannot be split evenly.
     """
-    if folder is None:
-        return _Training(recipe, start(recipe), None, probe).run(progress)
-    with RunFolder.opened(Path(folder), recipe, resume=resume) as (disk, state):
-        return _Training(recipe, state, disk, probe).run(progress)
+    (only,) = _train(recipe, None, folder, probe, devices, resume, progress)
+    return only
+
+
+def fit_ensemble(
+    recipe: Recipe,
+    seeds: Sequence[int],
+    folder: str | Path | None = None,
+    *,
+    probe: Probe = lambda learner: {},
+    devices: Sequence[Device] | None = None,
+    resume: bool = False,
+    progress: bool = True,
+) -> list[Fit]:
+    """`fit` for each of several seeds, all trained at once by one compiled program; in the order of `seeds`.
+
+    With `folder`, each member ends as a checkpoint in `seed-<seed>` within it, as if it had been trained by itself.
+
+    **Raises** what `fit` raises, and `ConfigError` for no seed or one given twice.
+    """
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise ConfigError(f"an ensemble needs seeds that differ, got {list(seeds)}")
+    return _train(recipe, tuple(seeds), folder, probe, devices, resume, progress)
 
 
 def evaluate(learner: Learner, recipe: Recipe) -> float:
@@ -63,36 +79,71 @@ def evaluate(learner: Learner, recipe: Recipe) -> float:
     return float(over_tasks(squared_error, learner, recipe.task.fresh, num_tasks=EVALUATION_TASKS, key=key).mean() / 2)
 
 
-class _Training:
-    """One training on its way: the last good state, its log and the models kept."""
+def _train(
+    recipe: Recipe,
+    seeds: tuple[int, ...] | None,
+    folder: str | Path | None,
+    probe: Probe,
+    devices: Sequence[Device] | None,
+    resume: bool,
+    progress: bool,
+) -> list[Fit]:
+    team = Team(first_devices() if devices is None else tuple(devices))
+    with _opened(recipe, seeds, folder, team, resume) as (disk, state):
+        return _Training(recipe, seeds, state, disk, probe, team).run(progress and team.leads)
 
-    def __init__(self, recipe: Recipe, state: State, disk: RunFolder | None, probe: Probe):
-        self.recipe, self.state, self.disk, self.probe = recipe, state, disk, probe
+
+@contextmanager
+def _opened(
+    recipe: Recipe, seeds: tuple[int, ...] | None, folder: str | Path | None, team: Team, resume: bool
+) -> Iterator[tuple[RunFolder | None, State]]:
+    """The run's folder, which the leading process alone has, and the state that all go on from."""
+    if folder is None or not team.leads:
+        yield None, start(recipe, seeds) if folder is None else team.agree(start(recipe, seeds))
+    else:
+        with RunFolder.opened(Path(folder), recipe, seeds, resume=resume) as (disk, state):
+            yield disk, team.agree(state)
+
+
+class _Training:
+    """One training on its way: the last good state, its log and the models kept; of every member, where it is an ensemble."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        seeds: tuple[int, ...] | None,
+        state: State,
+        disk: RunFolder | None,
+        probe: Probe,
+        team: Team,
+    ):
+        self.recipe, self.seeds, self.state, self.disk, self.probe, self.team = recipe, seeds, state, disk, probe, team
         self.rows = disk.read_log() if disk else []
         self.kept = disk.read_steps(state.model) if disk else {}
         self.log_steps = set(recipe.log.steps(recipe.num_steps))
         self.keep_steps = set(recipe.keep.steps(recipe.num_steps))
 
-    def run(self, progress: bool) -> Fit:
+    def run(self, progress: bool) -> list[Fit]:
         recipe = self.recipe
-        advance = compile_advance(recipe)
+        advance = compile_advance(recipe, self.team, self.seeds)
         stops = sorted(self.log_steps | self.keep_steps)
         step, saved_at, chunk = int(self.state.step), time.monotonic(), 1
-        header = f"{recipe.name}: {to_config(recipe.optimiser)}, batch {recipe.batch_size}, seed {recipe.seed}"
+        who = f"seed {recipe.seed}" if self.seeds is None else f"seeds {', '.join(map(str, self.seeds))}"
+        header = f"{recipe.name}: {to_config(recipe.optimiser)}, batch {recipe.batch_size}, {who}"
         with training_bar(recipe.name, recipe.num_steps, step, header=header, enabled=progress) as update:
             try:
                 if step == 0:
                     self.visit(self.state, 0, None)
                 while step < recipe.num_steps:
-                    until = min(step + chunk, *(stop for stop in stops if stop > step))
+                    until = int(self.team.agree(min(step + chunk, *(stop for stop in stops if stop > step))))
                     began = time.monotonic()
-                    state, losses = advance(self.state, until)
+                    state, losses = self.team.local(advance(self.state, until))
                     losses = np.asarray(losses)[: until - step]
-                    self.check_finite(losses, step)
+                    self.check_finite(losses, state, step)
                     chunk = min(MAX_STEPS, 1 + int(UPDATE_SECONDS * (until - step) / (time.monotonic() - began)))
-                    self.visit(state, until, float(losses[-1]))
+                    self.visit(state, until, losses[-1])
                     self.state, step = state, until
-                    update(step, float(losses[-1]))
+                    update(step, float(losses[-1].mean()))
                     if time.monotonic() - saved_at > SAVE_SECONDS:
                         self.save()
                         saved_at = time.monotonic()
@@ -100,31 +151,61 @@ class _Training:
                 self.save()
                 raise
         self.save()
+        fits = [
+            Fit(model, [row for row in self.rows if row.get("seed") == seed], steps)
+            for seed, model, steps in self.members()
+        ]
         if self.disk:
-            self.disk.finish(recipe, self.state.model, self.kept)
-        return Fit(self.state.model, self.rows, self.kept)
+            self.disk.finish(recipe, self.seeds, fits)
+        return fits
 
-    def visit(self, state: State, step: int, train_loss: float | None) -> None:
+    def members(self) -> Iterator[tuple[int | None, Any, dict[int, Any]]]:
+        """The seed of each member, its model and the models kept of it; one without a seed of its own where there is no ensemble."""
+        if self.seeds is None:
+            yield None, self.state.model, self.kept
+        for index, seed in enumerate(self.seeds or ()):
+            kept = {step: member(model, index) for step, model in self.kept.items()}
+            yield seed, member(self.state.model, index), kept
+
+    def visit(self, state: State, step: int, train_losses: np.ndarray | None) -> None:
         """Log and keep what the recipe asks for at a step, before the state moves there."""
         if step in self.log_steps:
-            half_mse = evaluate(state.model, self.recipe)
-            row = {"step": step, "train_loss": train_loss, "half_mse": half_mse, **self.probe(state.model)}
-            self.rows.append(row)
-            if self.disk:
-                self.disk.append(row)
+            for row in self.measure(state, step, train_losses):
+                self.rows.append(row)
+                if self.disk:
+                    self.disk.append(row)
         if step in self.keep_steps:
             self.kept[step] = state.model
             if self.disk:
                 self.disk.keep(step, state.model)
 
-    def check_finite(self, losses: np.ndarray, step: int) -> None:
-        """**Raises** `RunError` if the loss is no longer finite."""
-        if not np.isfinite(losses).all():
-            bad = step + 1 + int(np.argmin(np.isfinite(losses)))
-            raise RunError(
-                f"the loss of {self.recipe.name} is not finite at step {bad}; the state of step {step} is kept. "
-                "Try a smaller learning_rate, a smaller clip_norm or more warmup_steps"
-            )
+    def measure(self, state: State, step: int, train_losses: np.ndarray | None) -> Iterator[Row]:
+        """A row of the log for each member."""
+        for index, recipe in enumerate(members_of(self.recipe, self.seeds)):
+            model = state.model if self.seeds is None else member(state.model, index)
+            half_mse = evaluate(model, recipe)
+            if not math.isfinite(half_mse):
+                self.stop("half-MSE", step)
+            measured = self.probe(model).items()
+            probed = {name: None if value is None or not math.isfinite(value) else value for name, value in measured}
+            train_loss = None if train_losses is None else float(train_losses.reshape(-1)[index])
+            seed = {} if self.seeds is None else {"seed": recipe.seed}
+            yield {"step": step, **seed, "train_loss": train_loss, "half_mse": half_mse, **probed}
+
+    def check_finite(self, losses: np.ndarray, state: State, step: int) -> None:
+        """**Raises** `RunError` if the losses after `step`, or the state they lead to, are no longer finite."""
+        finite = np.isfinite(losses).reshape(len(losses), -1).all(axis=1)
+        if not finite.all():
+            self.stop("loss", step + 1 + int(np.argmin(finite)))
+        learned = eqx.filter(state.model, trainable(state.model))
+        if not all(np.isfinite(array).all() for array in jax.tree.leaves(learned)):
+            self.stop("model", step + len(losses))
+
+    def stop(self, what: str, step: int) -> NoReturn:
+        raise RunError(
+            f"the {what} of {self.recipe.name} is not finite at step {step}; the state of step {int(self.state.step)} is kept. "
+            "Try a smaller learning_rate, a smaller clip_norm or more warmup_steps"
+        )
 
     def save(self) -> None:
         if self.disk:

@@ -1,6 +1,7 @@
 """The command line: `iclzoo list | show | heatmap | train | verify | identify | inspect | reproduce | demo`."""
 
 import os
+import shlex
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -96,11 +97,13 @@ def train(
     folder = output or Path("runs") / chosen.name
     try:
         fit(chosen, folder, probe=standard_probe(chosen), resume=resume)
+        with working(f"measuring on {tasks:,} tasks"):
+            card = measure_checkpoint(folder, num_tasks=tasks)
     except KeyboardInterrupt:
-        say(f"stopped; the state is saved. Go on with: iclzoo train {recipe} -o {folder} --resume")
+        options = {"-o": folder, "--seed": seed, "--steps": steps, "--tasks": tasks}
+        given = [str(part) for option in options.items() if option[1] is not None for part in option]
+        say(f"stopped; the state is saved. Go on with: {shlex.join(['iclzoo', 'train', recipe, *given, '--resume'])}")
         raise typer.Exit(130) from None
-    with working(f"measuring on {tasks:,} tasks"):
-        card = measure_checkpoint(folder, num_tasks=tasks)
     show(*figures_tables(card))
     say(f"wrote {folder}")
 

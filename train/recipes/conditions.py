@@ -39,7 +39,7 @@ RECIPES = (
             name=f"lsa-{num_tasks}-tasks",
             description=f"One layer that has met {num_tasks} prompts only, again and again.",
             reference="von Oswald et al. 2023, appendix A.11",
-            task=TaskPool(num_tasks=num_tasks),
+            task=TaskPool(num_tasks=num_tasks),  # pyright: ignore[reportCallIssue]
         )
         for num_tasks in NUM_TASKS
     ),

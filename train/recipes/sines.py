@@ -12,7 +12,7 @@ MLP_LSA = Recipe(
     description="An embedding, a perceptron and a linear self-attention layer, trained on sine waves.",
     reference="von Oswald et al. 2023, Figure 4",
     model="mlp_lsa",
-    task=SineRegression(),
+    task=SineRegression(),  # pyright: ignore[reportCallIssue]
     optimiser=Adam(learning_rate=0.003, schedule="cosine", warmup_steps=50, clip_norm=10.0),
     batch_size=1024,
     num_steps=20_000,

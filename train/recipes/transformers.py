@@ -1,4 +1,4 @@
-"""Twelve layers with perceptrons, with and without layer norms."""
+"""Twelve layers with perceptrons, with and without layer norms; clipped to ±10."""
 
 from dataclasses import replace
 
@@ -8,12 +8,13 @@ from ..schedule import Every
 
 TRANSFORMER = Recipe(
     name="transformer-12",
-    description="A Transformer of twelve layers, four heads and perceptrons, without layer norms.",
+    description="A Transformer of twelve layers, four heads and perceptrons, without layer norms; clipped to ±10.",
     reference="von Oswald et al. 2023, section 3 and appendix A.9",
     model="transformer",
+    hyperparameters={"clip": 10.0},
     optimiser=Adam(learning_rate=0.001, schedule="cosine", warmup_steps=500, clip_norm=1.0),
-    batch_size=256,
-    num_steps=6000,
+    batch_size=128,
+    num_steps=8000,
     log=Every(1000),
     baselines=("gd-10", "gd++-10"),
 )
@@ -24,6 +25,6 @@ RECIPES = (
         TRANSFORMER,
         name="transformer-12-layer-norm",
         description="The same Transformer with layer norms.",
-        hyperparameters={"layer_norm": True},
+        hyperparameters={"clip": 10.0, "layer_norm": True},
     ),
 )

@@ -4,8 +4,13 @@ import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
 from ..attention import LinearSelfAttention
+from ..errors import ConfigError
 from ..registry import register
 from ..token_model import ConcatenatingModel, QueryInit, Tokens, initial_query
+
+
+# Every loop is a piece of the compiled program.
+MAX_LOOPS = 10_000
 
 
 @register("recurrent_lsa")
@@ -41,6 +46,8 @@ class RecurrentLSA(ConcatenatingModel):
         key: PRNGKeyArray,
     ):
         """Weights are drawn with variance `init_scale` / `num_loops` / fan-in."""
+        if not 1 <= num_loops <= MAX_LOOPS:
+            raise ConfigError(f"num_loops must be from 1 to {MAX_LOOPS}, got {num_loops}")
         self.attention = LinearSelfAttention(
             embed_dim=input_dim + output_dim,
             num_heads=num_heads,

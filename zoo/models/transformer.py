@@ -26,11 +26,11 @@ ATTENTION: dict[str, type[LinearSelfAttention | SoftmaxSelfAttention | ReLUSelfA
 class Transformer(TokenModel):
     """An affine embedding of concatenated tokens, then `num_layers` blocks of attention and an MLP.
 
-        eᵢ = A (xᵢ, yᵢ) + a,  e_query = A (x_query, 0) + a,  eⱼ ← eⱼ + block⁽ᵏ⁾(eⱼ),  ŷ = −[e_query]_y
+        eᵢ = A (xᵢ, yᵢ) + a,  e_query = A (x_query, 0) + a,  eⱼ ← clip(eⱼ + block⁽ᵏ⁾(eⱼ), ±clip),  ŷ = −[e_query]_y
 
     where [·]_y are the last `output_dim` entries. `attention_type` is "linear", "softmax" or "relu"; the MLPs have
     `widening_factor` · embed_dim GELU units. With `layer_norm` every MLP, and every attention layer but the first, reads
-    normalised tokens. von Oswald et al. 2023, section 3 and appendix A.9.
+    normalised tokens. `clip=None` leaves the tokens as they are. von Oswald et al. 2023, section 3 and appendix A.9.
     """
 
     embedding: eqx.nn.Linear
@@ -41,6 +41,7 @@ class Transformer(TokenModel):
     attention_type: str = eqx.field(static=True)
     widening_factor: int = eqx.field(static=True)
     layer_norm: bool = eqx.field(static=True)
+    clip: float | None = eqx.field(static=True)
     query_in_context: bool = eqx.field(static=True)
     init_scale: float = eqx.field(static=True)
 
@@ -56,6 +57,7 @@ class Transformer(TokenModel):
         attention_type: str = "linear",
         widening_factor: int = 4,
         layer_norm: bool = False,
+        clip: float | None = None,
         query_in_context: bool = False,
         init_scale: float = 1.0,
         key: PRNGKeyArray,
@@ -89,7 +91,7 @@ class Transformer(TokenModel):
         self.layers = tuple(draw_block(index, key) for index, key in enumerate(block_keys))
         self.input_dim, self.output_dim, self.embed_dim = input_dim, output_dim, embed_dim
         self.attention_type, self.widening_factor, self.layer_norm = attention_type, widening_factor, layer_norm
-        self.query_in_context, self.init_scale = query_in_context, init_scale
+        self.clip, self.query_in_context, self.init_scale = clip, query_in_context, init_scale
 
     @property
     def num_layers(self) -> int:
@@ -110,6 +112,10 @@ class Transformer(TokenModel):
     def embed(self, prompt: Prompt) -> Tokens:
         y_query = jnp.zeros(self.output_dim, prompt.ys.dtype)
         return jax.vmap(self.embedding)(concatenate(prompt, y_query))
+
+    def advance(self, tokens: Tokens, update: Tokens) -> Tokens:
+        tokens = tokens + update
+        return tokens if self.clip is None else jnp.clip(tokens, -self.clip, self.clip)
 
     def readout(self, token: Token) -> Prediction:
         return -token[-self.output_dim :]

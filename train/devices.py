@@ -1,0 +1,89 @@
+"""Training on many devices: the tasks of each batch are split between them, and each holds a copy of the state.
+
+The devices are those of this machine or, after `jax.distributed.initialize`, of all processes together, which then run the same script
+side by side. The numbers are those of one device, up to the order in which they are summed.
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import equinox as eqx
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import PyTree
+
+from ..zoo.errors import ConfigError
+
+Tree = TypeVar("Tree", bound=PyTree)
+Device: TypeAlias = Any  # a jax.Device, whose name type checkers do not read as a type
+
+
+def first_devices(number: int | None = None) -> tuple[Device, ...]:
+    """The first `number` devices; unless given, one, or all of them where several processes take part.
+
+    A machine without accelerators is one device; asked for more before JAX has started, it is split into as many.
+
+    **Raises** `ConfigError` if there are fewer.
+    """
+    if number is not None:
+        with suppress(RuntimeError):  # JAX has started: there are as many as there are
+            jax.config.update("jax_num_cpu_devices", number)
+    devices = jax.devices()
+    if number is None:
+        return tuple(devices if jax.process_count() > 1 else devices[:1])
+    if not 1 <= number <= len(devices):
+        raise ConfigError(
+            f"{number} devices were asked for, but JAX has {len(devices)} ({devices[0].platform}); "
+            "a CPU is split by jax.config.update('jax_num_cpu_devices', number) before JAX starts"
+        )
+    return tuple(devices[:number])
+
+
+@dataclass(frozen=True)
+class Team:
+    """The devices of a training, as one axis of a mesh."""
+
+    devices: tuple[Device, ...]
+
+    @property
+    def mesh(self) -> Mesh:
+        return Mesh(np.array(self.devices), ("devices",))
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes the run's folder: one of them does."""
+        return jax.process_index() == self.devices[0].process_index
+
+    def check_batch(self, batch_size: int) -> None:
+        """**Raises** `ConfigError` unless a batch can be split evenly."""
+        if batch_size % len(self.devices):
+            raise ConfigError(
+                f"a batch of {batch_size} tasks cannot be split evenly between {len(self.devices)} devices; "
+                "choose a batch_size that is a multiple of them"
+            )
+
+    def split(self, tree: Tree) -> Tree:
+        """Inside a compiled function: the leading axis of every array split between the devices."""
+        return jax.lax.with_sharding_constraint(tree, NamedSharding(self.mesh, PartitionSpec("devices")))
+
+    def copied(self, tree: Tree) -> Tree:
+        """Inside a compiled function: a copy of every array on each device."""
+        return jax.lax.with_sharding_constraint(tree, NamedSharding(self.mesh, PartitionSpec()))
+
+    def place(self, tree: Tree) -> Tree:
+        """A copy of every array of `tree` on each device."""
+        arrays, rest = eqx.partition(tree, eqx.is_array)
+        return eqx.combine(jax.device_put(arrays, NamedSharding(self.mesh, PartitionSpec())), rest)
+
+    def local(self, tree: Tree) -> Tree:
+        """The copies on the first device of this process, as ordinary arrays."""
+        return jax.tree.map(lambda leaf: leaf.addressable_data(0) if isinstance(leaf, jax.Array) else leaf, tree)
+
+    def agree(self, value: Any) -> Any:
+        """The value that the leading process has."""
+        if jax.process_count() == 1:
+            return value
+        return multihost_utils.broadcast_one_to_all(value, is_source=self.leads)
