@@ -14,9 +14,9 @@ def lstm(model: str, num_layers: int) -> Recipe:
         reference="Rossi et al. 2024",
         model=model,
         hyperparameters={"num_layers": num_layers, "hidden_size": 48},
-        optimiser=Adam(learning_rate=0.003, schedule="cosine", warmup_steps=100, clip_norm=1.0),
+        optimiser=Adam(learning_rate=0.01, schedule="cosine", warmup_steps=100, clip_norm=1.0),
         batch_size=256,
-        num_steps=8000,
+        num_steps=6000,
         log=Every(2000),
     )
 
