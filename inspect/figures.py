@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 
 from ..train.baselines import best_baseline
-from ..train.losses import over_tasks, squared_error
+from ..train.losses import squared_error
 from ..train.recipe import Recipe
 from ..train.tasks import Task
 from ..zoo.card import Card
@@ -19,6 +19,7 @@ from ..zoo.errors import ZooError
 from ..zoo.prompt import Learner
 from ..zoo.tensors import named_arrays
 from .alignment import Alignment, Mean, alignment
+from .means import mean_over_tasks
 from .weights import StepReading, products, read_step
 
 # Seeds of the tasks a card's figures are measured on: far from those of any training.
@@ -56,17 +57,16 @@ def measure(
     """Measure a learner beside `baselines`, each at its best on `task`."""
     key = jr.key(seed)
     tuned = {name: best_baseline(name, task) for name in baselines}
-    errors = over_tasks(_errors, (learner, tuned), task, num_tasks=num_tasks, key=key)
-    own, others = errors
+    own, others, excess = mean_over_tasks(_half_errors, (learner, tuned), task, num_tasks=num_tasks, key=key)
     return Figures(
         num_tasks=num_tasks,
         seed=seed,
-        half_mse=Mean.of(own / 2),
+        half_mse=own,
         baselines={
             name: Comparison(
                 parameters={path: np.asarray(array).tolist() for path, array in named_arrays(baseline).items()},
-                half_mse=Mean.of(others[name] / 2),
-                excess=Mean.of((own - others[name]) / 2),
+                half_mse=others[name],
+                excess=excess[name],
                 alignment=alignment(learner, baseline, task, num_tasks=min(num_tasks, ALIGNMENT_TASKS), key=key),
             )
             for name, baseline in tuned.items()
@@ -111,11 +111,12 @@ def standard_probe(recipe: Recipe, *, num_tasks: int = 2_000) -> Callable[[Learn
     return probe
 
 
-def _errors(learners: tuple[Learner, Mapping[str, Learner]], prompt, target):
+def _half_errors(learners: tuple[Learner, Mapping[str, Learner]], prompt, target):
+    """½‖ŷ − y‖² of the learner, of each of the others, and how much more the learner's is."""
     learner, others = learners
-    return squared_error(learner, prompt, target), {
-        name: squared_error(o, prompt, target) for name, o in others.items()
-    }
+    own = squared_error(learner, prompt, target) / 2
+    errors = {name: squared_error(other, prompt, target) / 2 for name, other in others.items()}
+    return own, errors, {name: own - error for name, error in errors.items()}
 
 
 def _readings(learner: Learner) -> tuple[StepReading, ...]:

@@ -10,6 +10,7 @@ import pytest
 
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_num_cpu_devices", 2)  # for the tests that train on two
 
 with jaxtyping.install_import_hook("iclzoo", "beartype.beartype"):
     import iclzoo  # noqa: F401
@@ -20,6 +21,13 @@ def getkey():
     """A function that gives a new random key at every call."""
     keys = iter(jax.random.split(jax.random.key(2027), 1000))
     return lambda: next(keys)
+
+
+@pytest.fixture(scope="module")
+def standard_promotion():
+    """Optax's schedules multiply integers with floats, which strict promotion forbids."""
+    with jax.numpy_dtype_promotion("standard"):
+        yield
 
 
 @pytest.fixture

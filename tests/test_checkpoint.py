@@ -125,7 +125,10 @@ def test_other_ways_to_miss_a_checkpoint(folder, tmp_path):
         ('{"format": 1, "steps": ["../../x"]}', "whole numbers"),
         ('{"format": 1, "model": "lsaa"}', "unknown model 'lsaa'; did you mean 'lsa'"),
         ('{"format": 1, "model": "lsa", "hyperparameters": {"input_dmi": 3}}', "did you mean 'input_dim'"),
-        ('{"format": 1, "model": "lsa", "hyperparameters": {"input_dim": "ten"}}', "builds no 'lsa'|build no 'lsa'"),
+        (
+            '{"format": 1, "model": "lsa", "hyperparameters": {"input_dim": "ten"}}',
+            "'input_dim' of model 'lsa' must be int, got 'ten'",
+        ),
         ('{"format": 1, "model": "lsa", "hyperparameters": {"input_dim": -4}}', "embed_dim must be at least 1"),
     ],
 )

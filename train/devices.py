@@ -1,7 +1,7 @@
 """Training on many devices: the tasks of each batch are split between them, and each holds a copy of the state.
 
-The devices are those of this machine or, after `jax.distributed.initialize`, of all processes together, which then run the same script
-side by side. The numbers are those of one device, up to the order in which they are summed.
+After `jax.distributed.initialize` the devices are those of all processes together, which then run the same script side by side. The
+numbers are those of one device, up to the order in which they are summed.
 """
 
 from contextlib import suppress
@@ -21,25 +21,23 @@ Tree = TypeVar("Tree", bound=PyTree)
 Device: TypeAlias = Any  # a jax.Device, whose name type checkers do not read as a type
 
 
-def first_devices(number: int | None = None) -> tuple[Device, ...]:
-    """The first `number` devices; unless given, one, or all of them where several processes take part.
+def first_devices(number: int = 1) -> tuple[Device, ...]:
+    """The first `number` devices of every process that takes part.
 
     A machine without accelerators is one device; asked for more before JAX has started, it is split into as many.
 
     **Raises** `ConfigError` if there are fewer.
     """
-    if number is not None:
-        with suppress(RuntimeError):  # JAX has started: there are as many as there are
-            jax.config.update("jax_num_cpu_devices", number)
-    devices = jax.devices()
-    if number is None:
-        return tuple(devices if jax.process_count() > 1 else devices[:1])
-    if not 1 <= number <= len(devices):
+    with suppress(RuntimeError):  # JAX has started: there are as many as there are
+        jax.config.update("jax_num_cpu_devices", number)
+    own = [jax.local_devices(process) for process in range(jax.process_count())]
+    fewest = min(map(len, own))
+    if not 1 <= number <= fewest:
         raise ConfigError(
-            f"{number} devices were asked for, but JAX has {len(devices)} ({devices[0].platform}); "
-            "a CPU is split by jax.config.update('jax_num_cpu_devices', number) before JAX starts"
+            f"{number} devices were asked for, but JAX has {fewest} ({own[0][0].platform}); "
+            'a CPU is split by jax.config.update("jax_num_cpu_devices", number) before JAX starts'
         )
-    return tuple(devices[:number])
+    return tuple(device for devices in own for device in devices[:number])
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Team:
     def place(self, tree: Tree) -> Tree:
         """A copy of every array of `tree` on each device."""
         arrays, rest = eqx.partition(tree, eqx.is_array)
-        return eqx.combine(jax.device_put(arrays, NamedSharding(self.mesh, PartitionSpec())), rest)
+        return eqx.combine(jax.device_put(jax.device_get(arrays), NamedSharding(self.mesh, PartitionSpec())), rest)
 
     def local(self, tree: Tree) -> Tree:
         """The copies on the first device of this process, as ordinary arrays."""
@@ -87,3 +85,27 @@ class Team:
         if jax.process_count() == 1:
             return value
         return multihost_utils.broadcast_one_to_all(value, is_source=self.leads)
+
+
+def join(coordinator: str, num_processes: int | None, process_id: int | None, *, devices: int) -> None:
+    """Take part, with `devices` devices, in a training of several processes that meet at `coordinator`, a HOST:PORT of the first one.
+
+    "auto" leaves all to JAX, which knows clusters such as Slurm's.
+
+    **Raises** `ConfigError` if it does not come about.
+    """
+    with suppress(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", devices)
+    try:
+        if coordinator == "auto":
+            jax.distributed.initialize()
+        else:
+            jax.distributed.initialize(coordinator, num_processes, process_id)
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise ConfigError(f"the processes do not come together at {coordinator!r}: {error}") from None
+
+
+def leave() -> None:
+    """Wait for the other processes, if there are any, and part from them."""
+    if jax.process_count() > 1:
+        jax.distributed.shutdown()

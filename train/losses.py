@@ -1,10 +1,11 @@
 """The loss, and how any learner is measured on many tasks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
@@ -25,6 +26,27 @@ def squared_error(learner: Learner, prompt: Prompt, target: Target) -> Float[Arr
     return ((learner(prompt) - target) ** 2).sum()
 
 
+def in_chunks(
+    measure: Callable[[Any, Prompt, Target], PyTree[Array]],
+    learners: PyTree,
+    task: Task,
+    *,
+    num_tasks: int,
+    key: PRNGKeyArray,
+    chunk: int = CHUNK,
+) -> Iterator[PyTree[np.ndarray]]:
+    """`measure(learners, prompt, target)` on each of `num_tasks` tasks, as float64 NumPy arrays of at most `chunk` tasks at a time.
+
+    Task i depends on `key` and i alone: learners measured with the same key meet the same tasks, a longer run begins with the tasks
+    of a shorter one, and the size of the chunks changes nothing but the rounding.
+    """
+    chunk = min(chunk, num_tasks)
+    # A loop in Python, and not in XLA: its CPU backend can lock up on batches of LAPACK calls inside a compiled loop.
+    for start in range(0, num_tasks, chunk):
+        values = _on_chunk(measure, learners, task, key, jnp.arange(start, start + chunk, dtype=jnp.uint32))
+        yield jax.tree.map(lambda array, start=start: np.asarray(array, np.float64)[: num_tasks - start], values)
+
+
 def over_tasks(
     measure: Callable[[Any, Prompt, Target], PyTree[Array]],
     learners: PyTree,
@@ -34,23 +56,15 @@ def over_tasks(
     key: PRNGKeyArray,
     chunk: int = CHUNK,
 ) -> PyTree[np.ndarray]:
-    """`measure(learners, prompt, target)` on each of `num_tasks` tasks, in bounded memory, as float64 NumPy arrays.
-
-    The tasks depend on `key` alone: learners measured with the same key meet the same tasks, a longer run begins with the tasks
-    of a shorter one, and the size of the chunks changes nothing but the rounding.
-    """
-    chunk = min(chunk, num_tasks)
-    starts = range(0, num_tasks, chunk)
-    keys = jr.split(key, len(starts) * chunk)
-    # A loop in Python, and not in XLA: its CPU backend can lock up on batches of LAPACK calls inside a compiled loop.
-    chunks = [_on_chunk(measure, learners, task, keys[start : start + chunk]) for start in starts]
-    return jax.tree.map(lambda *values: np.concatenate(values, dtype=np.float64)[:num_tasks], *chunks)
+    """What `in_chunks` gives, put together: an entry for each task. `inspect.means.mean_over_tasks` needs no memory for them."""
+    chunks = in_chunks(measure, learners, task, num_tasks=num_tasks, key=key, chunk=chunk)
+    return jax.tree.map(lambda *values: np.concatenate(values), *chunks)
 
 
 @eqx.filter_jit
-def _on_chunk(measure, learners, task, keys):
-    def one(key):
-        prompt, target = task.sample(key)
+def _on_chunk(measure, learners, task, key, indices):
+    def one(index):
+        prompt, target = task.sample(jr.fold_in(key, index))
         return measure(learners, prompt, target)
 
-    return jax.vmap(one)(keys)
+    return jax.vmap(one)(indices)

@@ -141,7 +141,7 @@ class _Training:
                     losses = np.asarray(losses)[: until - step]
                     self.check_finite(losses, state, step)
                     chunk = min(MAX_STEPS, 1 + int(UPDATE_SECONDS * (until - step) / (time.monotonic() - began)))
-                    self.visit(state, until, losses[-1])
+                    self.visit(state, until, np.asarray(losses[-1]))
                     self.state, step = state, until
                     update(step, float(losses[-1].mean()))
                     if time.monotonic() - saved_at > SAVE_SECONDS:

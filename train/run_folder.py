@@ -115,7 +115,12 @@ class RunFolder:
             state = fill(start(recipe, seeds), arrays, STATE_FILE)
         step = int(state.step)
         with self._reading(LOG_FILE):
-            rows = [row for row in self.read_log() if row["step"] <= step]
+            # The state of step 0 is saved before its row is written, any other after it.
+            rows = [row for row in self.read_log() if 0 < step >= row["step"]]
+            if {row["step"] for row in rows} != {
+                logged for logged in recipe.log.steps(recipe.num_steps) if 0 < step >= logged
+            }:
+                raise ValueError("it lacks rows")
         write_atomically(self.path / LOG_FILE, "".join(map(_line, rows)).encode())
         for kept in self._kept_steps():
             if kept > step:

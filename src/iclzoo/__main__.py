@@ -79,8 +79,18 @@ def train(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with a run that was cut short")] = False,
     seed: Annotated[int | None, typer.Option(help="another seed than the recipe's")] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option(help="train an ensemble at once: 0:16, or 0,3,7; each member is a checkpoint of its own"),
+    ] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="another number of steps than the recipe's")] = None,
-    tasks: Annotated[int, typer.Option(min=2, help="tasks to measure the figures of the card on")] = 1_000_000,
+    tasks: Annotated[int, typer.Option(min=2, help="tasks to measure the figures of the card on")] = 200_000,
+    devices: Annotated[int, typer.Option(min=1, help="split each batch between as many devices of this machine")] = 1,
+    coordinator: Annotated[
+        str | None, typer.Option(help="HOST:PORT of the first of several processes; `auto` on a cluster that JAX knows")
+    ] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="how many processes take part")] = None,
+    process: Annotated[int | None, typer.Option(min=0, help="which of them this is, from 0")] = None,
 ) -> None:
     """Train by a recipe; the folder is a checkpoint when it is done."""
     from dataclasses import replace
@@ -89,23 +99,46 @@ def train(
     from .inspect.tables import figures_tables
     from .output import say, show, working
     from .train import recipe_book
-    from .train.run import fit
+    from .train.devices import Team, first_devices, join, leave
+    from .train.run import fit, fit_ensemble
 
     chosen = recipe_book.recipe(recipe)
     changes = {"seed": seed, "num_steps": steps}
     chosen = replace(chosen, **{name: value for name, value in changes.items() if value is not None})
     folder = output or Path("runs") / chosen.name
+    members = None if seeds is None else parse_seeds(seeds)
+    if coordinator is not None:
+        join(coordinator, processes, process, devices=devices)
+    team = first_devices(devices)  # before anything else starts JAX
+    options = {"probe": standard_probe(chosen), "resume": resume, "devices": team}
     try:
-        fit(chosen, folder, probe=standard_probe(chosen), resume=resume)
-        with working(f"measuring on {tasks:,} tasks"):
-            card = measure_checkpoint(folder, num_tasks=tasks)
+        if members is None:
+            fit(chosen, folder, **options)
+        else:
+            fit_ensemble(chosen, members, folder, **options)
+        leads = Team(team).leads
+        leave()
+        for checkpoint in (folder,) if members is None else [folder / f"seed-{member}" for member in members]:
+            if leads:
+                with working(f"measuring on {tasks:,} tasks"):
+                    card = measure_checkpoint(checkpoint, num_tasks=tasks)
+                show(*figures_tables(card))
+                say(f"wrote {checkpoint}")
     except KeyboardInterrupt:
-        options = {"-o": folder, "--seed": seed, "--steps": steps, "--tasks": tasks}
-        given = [str(part) for option in options.items() if option[1] is not None for part in option]
-        say(f"stopped; the state is saved. Go on with: {shlex.join(['iclzoo', 'train', recipe, *given, '--resume'])}")
+        again = shlex.join(["iclzoo", *(argument for argument in sys.argv[1:] if argument != "--resume"), "--resume"])
+        say(f"stopped; the state is saved. Go on with: {again}")
         raise typer.Exit(130) from None
-    show(*figures_tables(card))
-    say(f"wrote {folder}")
+
+
+def parse_seeds(text: str) -> list[int]:
+    """The seeds that `0:16` or `0,3,7` stand for."""
+    try:
+        if ":" in text:
+            first, end = text.split(":")
+            return list(range(int(first or 0), int(end)))
+        return [int(seed) for seed in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"seeds are a range as in 0:16, or a list as in 0,3,7; got {text!r}") from None
 
 
 @app.command("inspect")

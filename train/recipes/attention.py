@@ -17,7 +17,7 @@ def softmax(num_heads: int, num_layers: int) -> Recipe:
         hyperparameters={"num_layers": num_layers, "num_heads": num_heads, "init_scale": 0.1},
         optimiser=replace(DECAYING_ADAM, learning_rate=0.005, clip_norm=10.0),
         batch_size=1024,
-        num_steps=6000,
+        num_steps=4000,
         log=Every(1000),
         baselines=(f"gd-{num_layers}",),
     )

@@ -13,7 +13,7 @@ COPYING = Recipe(
     model="copying_transformer",
     hyperparameters={"head_dim": 20},
     optimiser=PAPER_ADAM,
-    num_steps=10_000,
+    num_steps=8_000,
     log=Every(500),
     keep=Every(100),
 )

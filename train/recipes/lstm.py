@@ -16,7 +16,7 @@ def lstm(model: str, num_layers: int) -> Recipe:
         hyperparameters={"num_layers": num_layers, "hidden_size": 48},
         optimiser=Adam(learning_rate=0.01, schedule="cosine", warmup_steps=100, clip_norm=1.0),
         batch_size=256,
-        num_steps=6000,
+        num_steps=4000,
         log=Every(2000),
     )
 

@@ -1,0 +1,154 @@
+"""Files that are damaged, by accident or by malice: a clear error each time, or what the file holds."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from damage import BYTE_CHANGES, damage
+from fuzz import examine, intact_checkpoints, write
+from helpers import trees_equal
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_training import TINY, standard_promotion  # noqa: F401 — a fixture
+
+from iclzoo.train.run import fit
+from iclzoo.train.run_folder import LOG_FILE, RUN_FILE, STATE_FILE, RunFolder
+from iclzoo.train.schedule import Every
+from iclzoo.zoo.card import Card
+from iclzoo.zoo.checkpoint import checkpoint_folder, load, read_card, save
+from iclzoo.zoo.errors import CardError, ConfigError, ContractError, NotACheckpointError, RunError, UnknownNameError
+from iclzoo.zoo.registry import create
+
+ROOT = Path(__file__).parents[1]
+BRIEF = replace(TINY, num_steps=8, log=Every(2))
+RANDOM = st.randoms(use_true_random=False)
+# Each example leaves nothing behind that the next one reads.
+often = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+
+@pytest.fixture(scope="module")
+def intact(tmp_path_factory):
+    return intact_checkpoints(tmp_path_factory.mktemp("intact"))
+
+
+@settings(often, max_examples=500)
+@given(random=RANDOM, which=st.integers(0, 3), verified=st.integers(0, 9))
+def test_damaged_checkpoints(random, which, verified, intact, tmp_path):
+    files = damage(intact[which], random)
+    write(files, tmp_path, {})
+    examine(tmp_path, files, verified=not verified)
+
+
+def test_the_fuzzer():
+    """The short form of `python benchmarks/fuzz.py --files 100000`, with its watch on memory, time and what is opened."""
+    command = [
+        sys.executable,
+        ROOT / "benchmarks" / "fuzz.py",
+        "--files",
+        "1000",
+        "--workers",
+        "1",
+        "--first",
+        "1000000",
+    ]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "1,000 damaged checkpoints read: 0 failures" in result.stdout
+
+
+@settings(often, max_examples=150)
+@given(random=RANDOM, file=st.sampled_from([RUN_FILE, LOG_FILE, STATE_FILE]), change=st.sampled_from(BYTE_CHANGES))
+def test_damaged_runs(random, file, change, run_files, tmp_path):
+    """A run goes on from the state it had, or not at all."""
+    state, files = run_files
+    damaged = files | {file: change(files[file], random)}
+    write(damaged, tmp_path, {})
+    refused = (
+        re.escape(f"{tmp_path} ")
+        + "holds a run of another|"
+        + re.escape(f"{tmp_path / file} ")
+        + "cannot be resumed from"
+    )
+    try:
+        resumed = RunFolder(tmp_path).resume(BRIEF, None)
+    except RunError as error:
+        resumed = state if re.match(refused, str(error)) else error
+    assert trees_equal(resumed, state)
+
+
+@pytest.fixture(scope="module")
+def run_files(tmp_path_factory):
+    """The last state of a run, and its files."""
+    folder = tmp_path_factory.mktemp("run")
+    fit(BRIEF, folder, progress=False)
+    with RunFolder.opened(folder, BRIEF, resume=True) as (_, state):
+        return state, {name: (folder / name).read_bytes() for name in (RUN_FILE, LOG_FILE, STATE_FILE)}
+
+
+@pytest.mark.parametrize(
+    ("model", "hyperparameters", "message"),
+    [
+        ("deep_lsa", {"num_layers": 10**8}, "num_layers is 100000000, but the card lists 8 tensors"),
+        ("deep_lsa", {"input_dim": 10**9}, r"layers.0.W_K is \[1, 4, 4\], expected \[1, 4, 1000000001\]"),
+        ("recurrent_lsa", {"num_loops": 10**12}, "num_loops must be from 1 to 10000"),
+        ("deep_lsa", {"clip": "ten"}, "'clip' of model 'deep_lsa' must be float | None, got 'ten'"),
+        ("deep_lsa", {"num_layers": 2.0}, "'num_layers' of model 'deep_lsa' must be int, got 2.0"),
+    ],
+)
+def test_a_card_cannot_ask_for_more_than_its_tensors(model, hyperparameters, message, tmp_path, getkey):
+    saved = create(model, key=getkey(), input_dim=3)
+    save(tmp_path / "x", saved)
+    card = read_card(tmp_path / "x")
+    altered = replace(card, hyperparameters=card.hyperparameters | hyperparameters)
+    (tmp_path / "x" / "config.json").write_text(altered.to_json())
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"format": 1, "files": {"../../x": {}}}', "must record files of the checkpoint, got '../../x'"),
+        ('{"format": 1, "files": {"/dev/zero": {}}}', "must record files of the checkpoint"),
+        ('{"format": ' + "9" * 5000 + "}", "not valid JSON"),
+        ('{"format": 1, "description": "\\ud800"}', "surrogates not allowed"),
+        ('{"format": 1, "figures": {"a": NaN}}', "not JSON compliant"),
+        ('{"format": 1, "task": ' + '{"a":' * 40 + "0" + "}" * 41, "more than 32 levels"),
+        ('{"format": 1, "task": ' + "[" * 10**5, "recursion"),
+    ],
+)
+def test_hostile_cards(text, message):
+    with pytest.raises(CardError, match=message):
+        Card.from_json(text, Path("config.json"))
+
+
+def test_hostile_paths(tmp_path):
+    for name in ("a\0b", "x" * 5000, "\ud800", "../" * 50 + "x"):
+        with pytest.raises(UnknownNameError):
+            checkpoint_folder(name)
+
+
+def test_devices_are_not_read(tmp_path, getkey):
+    folder = save(tmp_path / "x", create("lsa", key=getkey(), input_dim=3))
+    for device in (folder / "model.safetensors", folder / "config.json"):
+        device.unlink()
+        os.mkfifo(device)
+        with pytest.raises(NotACheckpointError, match=f"{device.name} is a device or a pipe"):
+            load(folder)
+
+
+def test_hyperparameters_are_of_the_type_they_have(getkey):
+    with pytest.raises(ConfigError, match="'input_dim' of model 'lsa' must be int, got 'ten'"):
+        create("lsa", key=getkey(), input_dim="ten")
+
+
+def test_layers_without_arrays_are_no_layers(getkey, monkeypatch):
+    monkeypatch.setattr(
+        "iclzoo.zoo.models.recurrent_lsa.RecurrentLSA.num_layers", property(lambda self: 5), raising=False
+    )
+    with pytest.raises(ContractError, match="call repetitions num_loops"):
+        create("recurrent_lsa", key=getkey())
