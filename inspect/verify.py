@@ -10,7 +10,7 @@ import numpy as np
 from ..train.loop import initial_model
 from ..train.recipe import Recipe
 from ..zoo.card import Card, library_versions
-from ..zoo.checkpoint import MODEL_FILE, checkpoint_folder, load, read_card, read_tensors, step_file
+from ..zoo.checkpoint import MODEL_FILE, checkpoint_folder, load, read_card, read_tensors, recorded, step_file
 from ..zoo.config import from_config
 from ..zoo.errors import ConfigError, UnknownNameError, ZooError
 from ..zoo.tensors import named_arrays
@@ -40,7 +40,7 @@ def verify(name: str | Path, *, figures: bool = True) -> Iterator[Check]:
     yield _attempt("tensors", lambda: f"{len(named_arrays(load(folder)))} tensors fit the architecture {card.model!r}")
     if card.steps:
         yield _attempt("steps", lambda: _check_steps(folder, card))
-    yield _check_start(folder, card)
+    yield _attempt("start", lambda: _check_start(folder, card))
     if not card.figures:
         yield Check("figures", None, "the card has none")
     elif figures:
@@ -51,11 +51,19 @@ class _FailedError(Exception):
     """A check that failed; its message is the detail."""
 
 
+class _UncheckableError(Exception):
+    """A check that cannot be made here; its message says why."""
+
+
 def _attempt(what: str, check: Callable[[], str]) -> Check:
     try:
         return Check(what, True, check())
+    except _UncheckableError as error:
+        return Check(what, None, str(error))
     except (_FailedError, ZooError) as error:
         return Check(what, False, str(error))
+    except Exception as error:  # what is checked may be anything
+        return Check(what, False, f"cannot be checked ({type(error).__name__}: {error})")
 
 
 def _check_files(folder: Path, card: Card) -> str:
@@ -71,22 +79,25 @@ def _check_steps(folder: Path, card: Card) -> str:
     last = card.training.get("num_steps")
     if card.steps[0] != 0 or card.steps[-1] != last or list(card.steps) != sorted(set(card.steps)):
         raise _FailedError(f"the steps must run from 0 to {last} in order, got {list(card.steps)}")
-    hashes = [card.files[step_file(step)]["sha256"] for step in card.steps]
+    hashes = [recorded(folder, step_file(step), card).get("sha256") for step in card.steps]
     for earlier, later, a, b in zip(card.steps, card.steps[1:], hashes, hashes[1:], strict=False):
         if a == b:
             raise _FailedError(f"steps {earlier} and {later} hold the same weights")
-    if hashes[-1] != card.files[MODEL_FILE]["sha256"]:
+    if hashes[-1] != recorded(folder, MODEL_FILE, card).get("sha256"):
         raise _FailedError(f"the last step, {last}, is not the model")
     return f"{len(card.steps)} steps from 0 to {last}, each different from the one before, the last being the model"
 
 
-def _check_start(folder: Path, card: Card) -> Check:
+def _check_start(folder: Path, card: Card) -> str:
     try:
         recipe = from_config(dict(card.training))
     except (ConfigError, UnknownNameError) as error:
-        return Check("start", False, f"the recipe on the card cannot be read: {error}")
+        raise _FailedError(f"the recipe on the card cannot be read: {error}") from None
     if not isinstance(recipe, Recipe) or 0 not in card.steps:
-        return Check("start", None, "the card has no recipe with a kept step 0 to compare with")
+        raise _UncheckableError("the card has no recipe with a kept step 0 to compare with")
+    settings = {name: value for name, value in recipe.hyperparameters.items() if value is not None}
+    if recipe.model != card.model or not settings.items() <= card.hyperparameters.items():
+        raise _FailedError("the recipe on the card trains another model than that of the card")
     made_with, here = dict(card.versions), library_versions()
     differing = [
         f"{name} {made_with.get(name)} → {here[name]}"
@@ -95,14 +106,12 @@ def _check_start(folder: Path, card: Card) -> Check:
     ]
     kept, fresh = named_arrays(load(folder, step=0)), named_arrays(initial_model(recipe))
     if kept.keys() == fresh.keys() and all(np.array_equal(kept[name], fresh[name]) for name in kept):
-        return Check("start", True, f"step 0 is what seed {recipe.seed} gives, bit for bit")
+        return f"step 0 is what seed {recipe.seed} gives, bit for bit"
     if differing:
-        return Check(
-            "start",
-            None,
-            f"step 0 differs from what seed {recipe.seed} gives here; so do the libraries: {', '.join(differing)}",
+        raise _UncheckableError(
+            f"step 0 differs from what seed {recipe.seed} gives here; so do the libraries: {', '.join(differing)}"
         )
-    return Check("start", False, f"step 0 is not what seed {recipe.seed} gives with the same library versions")
+    raise _FailedError(f"step 0 is not what seed {recipe.seed} gives with the same library versions")
 
 
 def _check_figures(folder: Path, card: Card) -> str:

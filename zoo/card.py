@@ -1,8 +1,10 @@
 """What a checkpoint says about itself."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,9 @@ from typing import Any
 from .errors import CardError, closest
 
 FORMAT = 1
+MAX_DEPTH = 32
 CARD_FILE = "config.json"
+_RECORDED_FILE = re.compile(r"model\.safetensors|steps/[0-9]{1,18}\.safetensors")
 LIBRARIES = ("iclzoo", "jax", "jaxlib", "equinox", "optax", "safetensors", "numpy")
 
 
@@ -41,7 +45,9 @@ class Card:
         """The card in `text`, read from `path`. **Raises** `CardError`."""
         try:
             entries = json.loads(text)
-        except (json.JSONDecodeError, RecursionError) as error:
+            check_depth(entries)
+            json.dumps(entries, ensure_ascii=False, allow_nan=False).encode()  # what cannot be written is not read
+        except (ValueError, RecursionError) as error:
             raise CardError(f"{path} is not valid JSON ({error}); restore the file from its source") from None
         if not isinstance(entries, dict):
             raise CardError(
@@ -50,22 +56,37 @@ class Card:
         known = {entry.name: entry for entry in fields(cls)}
         for name in entries:
             if name not in known:
-                raise CardError(f"{path} has an entry {name!r} that no card has; {closest(name, known)}")
+                raise CardError(f"{path} has an entry {name!r:.60} that no card has; {closest(name, known)}")
         if entries.get("format") != FORMAT:
-            raise CardError(f"{path} has format {entries.get('format')!r}, this version of iclzoo reads {FORMAT}")
+            raise CardError(f"{path} has format {entries.get('format')!r:.60}, this version of iclzoo reads {FORMAT}")
         for name, value in entries.items():
             expected = _entry_type(name)
             if not isinstance(value, expected):
                 raise CardError(f"{path}: entry {name!r} must be a {expected.__name__}, got {value!r:.60}")
-        if not all(isinstance(step, int) and step >= 0 for step in entries.get("steps", ())):
+        if not all(type(step) is int and step >= 0 for step in entries.get("steps", ())):
             raise CardError(f"{path}: entry 'steps' must list whole numbers, got {entries['steps']!r:.60}")
+        for file, recorded in entries.get("files", {}).items():
+            if not _RECORDED_FILE.fullmatch(file) or not isinstance(recorded, dict):
+                raise CardError(f"{path}: entry 'files' must record files of the checkpoint, got {file!r:.60}")
         values: dict[str, Any] = entries | {"steps": tuple(entries.get("steps", ()))}
         return cls(**values)
 
 
+_version = cache(version)
+
+
+def check_depth(value: Any, levels: int = MAX_DEPTH) -> None:
+    """**Raises** `ValueError` if lists and objects are nested more deeply than in any card, and than a reader can follow."""
+    if not levels:
+        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
+    if isinstance(value, dict | list):
+        for entry in value.values() if isinstance(value, dict) else value:
+            check_depth(entry, levels - 1)
+
+
 def library_versions() -> dict[str, str]:
     """The versions of the libraries that decide what a checkpoint computes."""
-    return {library: version(library) for library in LIBRARIES}
+    return {library: _version(library) for library in LIBRARIES}
 
 
 def _entry_type(name: str) -> type:

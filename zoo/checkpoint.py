@@ -6,6 +6,7 @@
 """
 
 import hashlib
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -32,6 +33,7 @@ from .errors import (
     TruncatedFileError,
     UnknownNameError,
     closest,
+    enumerated,
 )
 from .files import recover_folder, replace_folder, write_atomically
 from .registry import create, hyperparameters, model_name
@@ -51,13 +53,14 @@ def checkpoint_folder(name: str | Path) -> Path:
 
     **Raises** `UnknownNameError` where there is neither, `NotACheckpointError` for a folder that is no checkpoint.
     """
-    shipped = _shipped()
-    if isinstance(name, str) and name in shipped:
-        return shipped[name]
+    if isinstance(name, str) and (shipped := _shipped().get(name)):
+        return shipped
     path = Path(name)
     recover_folder(path)
-    if not path.exists():
-        raise UnknownNameError(f"no checkpoint or folder is called {str(name)!r}; {closest(str(name), shipped)}")
+    if not os.path.exists(path):
+        raise UnknownNameError(
+            f"no checkpoint or folder is called {str(name)!r:.200}; {closest(str(name), _shipped())}"
+        )
     if not path.is_dir():
         raise NotACheckpointError(f"{path} is a file; a checkpoint is a folder with {CARD_FILE} and {MODEL_FILE}")
     if not (path / CARD_FILE).exists():
@@ -95,12 +98,23 @@ def load(name: str | Path, *, step: int | None = None) -> Any:
 
 def skeleton(card: Card, source: Path) -> Any:
     """The architecture on a card, with shapes where the arrays will be. **Raises** `CardError`."""
+    check_num_layers(card, source)
     try:
         return eqx.filter_eval_shape(lambda: create(card.model, key=jr.key(0), **card.hyperparameters))
     except (ConfigError, UnknownNameError) as error:
         raise CardError(f"{source}: {error}") from None
-    except (TypeError, ValueError, ArithmeticError, MemoryError) as error:
-        raise CardError(f"{source}: its hyperparameters build no {card.model!r} ({error})".replace("\n", " ")) from None
+    except Exception as error:  # whatever a constructor makes of hyperparameters it was not written for
+        reason = " ".join(str(error).split())
+        raise CardError(f"{source}: its hyperparameters build no {card.model!r} ({reason:.300})") from error
+
+
+def check_num_layers(card: Card, source: Path) -> None:
+    """`CardError` if a card asks for more layers than its tensors can fill: building them would take for ever."""
+    num_layers = card.hyperparameters.get("num_layers", 0)
+    if isinstance(num_layers, int) and num_layers > len(card.tensors):
+        raise CardError(
+            f"{source}: num_layers is {num_layers}, but the card lists {len(card.tensors)} tensors; restore it from its source"
+        )
 
 
 def save(
@@ -155,17 +169,22 @@ def fingerprint(data: bytes) -> dict[str, Any]:
     return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
+def recorded(folder: Path, file: str, card: Card) -> Mapping[str, Any]:
+    """What the card of a checkpoint records of one of its files. **Raises** `CardError` if that is nothing."""
+    if file not in card.files:
+        raise CardError(f"{folder / CARD_FILE} records no length and hash of {file}; restore it from its source")
+    return card.files[file]
+
+
 def read_tensors(folder: Path, file: str, card: Card) -> dict[str, Any]:
     """The arrays in one file of a checkpoint, after checking it against the card."""
     path = folder / file
     data = _read(path)
-    recorded = card.files.get(file)
-    if not isinstance(recorded, Mapping):
-        raise CardError(f"{folder / CARD_FILE} records no length and hash of {file}; restore it from its source")
-    expected = recorded.get("bytes")
+    on_card = recorded(folder, file, card)
+    expected = on_card.get("bytes")
     if isinstance(expected, int) and len(data) < expected:
         raise TruncatedFileError(f"{path} ends after {len(data)} of {expected} bytes; copy it again from its source")
-    if fingerprint(data) != dict(recorded):
+    if fingerprint(data) != dict(on_card):
         raise CorruptFileError(
             f"{path} is not the file its card records (its SHA-256 hash differs); copy it again from its source"
         )
@@ -176,9 +195,11 @@ def read_tensors(folder: Path, file: str, card: Card) -> dict[str, Any]:
 
 
 def _read(path: Path) -> bytes:
-    if path.is_dir():
-        raise NotACheckpointError(f"{path} is a directory; a checkpoint has a file there")
     try:
+        if path.is_dir():
+            raise NotACheckpointError(f"{path} is a directory; a checkpoint has a file there")
+        if path.exists() and not path.is_file():
+            raise NotACheckpointError(f"{path} is a device or a pipe; a checkpoint has a file there")
         data = path.read_bytes()
     except FileNotFoundError:
         raise MissingFileError(f"{path} is missing; copy it from the checkpoint's source") from None
@@ -193,8 +214,8 @@ def _read(path: Path) -> bytes:
 
 def _differences(card: Card, arrays: Mapping[str, Any]) -> str:
     found = described(dict(arrays))
-    names = sorted(name for name in found.keys() | card.tensors.keys() if found.get(name) != card.tensors.get(name))
-    return "; ".join(
+    names = (name for name in found.keys() | card.tensors.keys() if found.get(name) != card.tensors.get(name))
+    return enumerated(
         f"{name} is {found.get(name, 'missing')}, expected {card.tensors.get(name, 'none')}" for name in names
     )
 
@@ -202,4 +223,4 @@ def _differences(card: Card, arrays: Mapping[str, Any]) -> str:
 def _shipped() -> dict[str, Path]:
     """The folder of each shipped checkpoint by its name."""
     entries = (Path(str(entry)) for entry in files("iclzoo.checkpoints").iterdir())
-    return {entry.name: entry for entry in entries if (entry / CARD_FILE).is_file()}
+    return {entry.name: entry for entry in entries if entry.name[0] != "." and (entry / CARD_FILE).is_file()}

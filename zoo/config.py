@@ -59,14 +59,17 @@ def from_config(config: Any) -> Any:
     if "kind" not in config:
         return {name: from_config(entry) for name, entry in config.items()}
     kind = config["kind"]
-    if kind not in _kinds:
+    if not isinstance(kind, str) or kind not in _kinds:
         raise unknown_name("kind of setting", str(kind), _kinds)
     known = {entry.name: entry for entry in fields(_kinds[kind])}
     given = {name: from_config(entry) for name, entry in config.items() if name != "kind"}
     for name in given:
         if name not in known:
-            raise ConfigError(f"a {kind} has no setting {name!r}; {closest(name, known)}")
+            raise ConfigError(f"a {kind} has no setting {name!r:.60}; {closest(name, known)}")
     for name, entry in known.items():
         if name not in given and entry.default is MISSING and entry.default_factory is MISSING:
             raise ConfigError(f"a {kind} needs the setting {name!r}")
-    return _kinds[kind](**given)
+    try:
+        return _kinds[kind](**given)
+    except (TypeError, ArithmeticError) as error:
+        raise ConfigError(f"these settings make no {kind}: {error}") from None

@@ -92,6 +92,13 @@ def closest(name: str, known: Iterable[str]) -> str:
     return f"known: {', '.join(known) or 'none'}"
 
 
+def enumerated(problems: Iterable[str], limit: int = 8) -> str:
+    """The part of a message that lists problems, on one line: the first few in order, and how many more there are."""
+    problems = sorted(problems)
+    more = [f"and {len(problems) - limit} more"] if len(problems) > limit else []
+    return "; ".join([repr(problem[:200])[1:-1] for problem in problems[:limit]] + more)
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """`UnknownNameError` for `name` among `known`, with the closest matches."""
-    return UnknownNameError(f"unknown {kind} {name!r}; {closest(name, known)}")
+    return UnknownNameError(f"unknown {kind} {name!r:.200}; {closest(name, known)}")

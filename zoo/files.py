@@ -8,11 +8,13 @@ from pathlib import Path
 
 from .errors import ExistsError
 
+_UNFINISHED = ".unfinished"
+
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write `data` to `path`, through a temporary file beside it: the old content stays until the new is on disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_UNFINISHED)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -24,6 +26,12 @@ def write_atomically(path: Path, data: bytes) -> None:
         Path(temporary).unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Delete what `write_atomically` leaves in a folder, and those inside it, when its process is killed."""
+    for leftover in folder.rglob(f".*{_UNFINISHED}"):
+        leftover.unlink()
 
 
 def replace_folder(path: Path, contents: Mapping[str, bytes], *, overwrite: bool, mark: str) -> None:
@@ -56,7 +64,7 @@ def replace_folder(path: Path, contents: Mapping[str, bytes], *, overwrite: bool
 
 def recover_folder(path: Path) -> None:
     """Undo an exchange that was cut short."""
-    if not path.exists() and _previous(path).is_dir():
+    if not os.path.exists(path) and os.path.isdir(_previous(path)):
         os.replace(_previous(path), path)
 
 

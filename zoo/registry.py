@@ -2,17 +2,20 @@
 
 A model joins the zoo with one decorator. It keeps the contract: every argument of `__init__` is keyword-only, all but `key`
 have a default, and each can be read back from the model under its own name. That is what lets a checkpoint rebuild it.
+`num_layers`, where there is one, counts layers with arrays of their own; what is applied again and again is counted in `num_loops`.
 """
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.metadata import entry_points
-from inspect import Parameter, signature
+from inspect import Parameter, formatannotation, signature
 from pkgutil import iter_modules
+from types import UnionType
 from typing import Any, TypeVar
 
 import equinox as eqx
+import jax
 from jaxtyping import PRNGKeyArray
 
 from .errors import ConfigError, ContractError, closest, unknown_name
@@ -97,13 +100,16 @@ def model_name(model: Any) -> str:
 def create(name: str, *, key: PRNGKeyArray, **hyperparameters: Any) -> Any:
     """A fresh, untrained model.
 
-    **Raises** `UnknownNameError` for an unknown model, `ConfigError` for a misspelt hyperparameter.
+    **Raises** `UnknownNameError` for an unknown model, `ConfigError` for a hyperparameter that is misspelt or of the wrong type.
     """
     cls = model_class(name)
-    known = [parameter for parameter in _init_parameters(cls) if parameter != "key"]
-    for given in hyperparameters:
+    known = {name: parameter for name, parameter in _init_parameters(cls).items() if name != "key"}
+    for given, value in hyperparameters.items():
         if given not in known:
-            raise ConfigError(f"model {name!r} has no hyperparameter {given!r}; {closest(given, known)}")
+            raise ConfigError(f"model {name!r} has no hyperparameter {given!r:.60}; {closest(given, known)}")
+        if not _fits(value, known[given].annotation):
+            wanted = formatannotation(known[given].annotation)
+            raise ConfigError(f"the hyperparameter {given!r} of model {name!r} must be {wanted}, got {value!r:.60}")
     model = cls(**hyperparameters, key=key)
     for hyperparameter, value in hyperparameters.items():
         stored = getattr(model, hyperparameter)
@@ -112,6 +118,11 @@ def create(name: str, *, key: PRNGKeyArray, **hyperparameters: Any) -> Any:
                 f"model {name!r} ({cls.__qualname__}) breaks the contract: "
                 f"the hyperparameter `{hyperparameter}` was given as {value!r} and reads back as {stored!r}"
             )
+    if getattr(model, "num_layers", 0) > len(jax.tree.leaves(model)):
+        raise ContractError(
+            f"model {name!r} ({cls.__qualname__}) breaks the contract: "
+            "num_layers counts layers with arrays of their own; call repetitions num_loops"
+        )
     return model
 
 
@@ -124,6 +135,16 @@ def _init_parameters(cls: type) -> dict[str, Parameter]:
     parameters = dict(signature(cls.__init__).parameters)
     parameters.pop("self", None)
     return parameters
+
+
+def _fits(value: Any, annotation: Any) -> bool:
+    """Whether a hyperparameter has the type its model asks for, where that is a plain type: a whole number is a float, too."""
+    if annotation is Parameter.empty or not isinstance(annotation, type | UnionType):
+        return True
+    try:
+        return isinstance(value, annotation) or (isinstance(value, int) and isinstance(0.0, annotation))
+    except TypeError:  # a union of types with arguments
+        return True
 
 
 def _discover() -> None:

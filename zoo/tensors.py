@@ -11,7 +11,7 @@ from jaxtyping import PyTree
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
 
-from .errors import MismatchError, PrecisionError
+from .errors import MismatchError, PrecisionError, enumerated
 
 Tree = TypeVar("Tree", bound=PyTree)
 
@@ -67,15 +67,15 @@ def from_bytes(data: bytes) -> dict[str, np.ndarray]:
     return arrays
 
 
-def fill(skeleton: Tree, arrays: Mapping[str, np.ndarray], source: str) -> Tree:
+def fill(skeleton: Tree, arrays: Mapping[str, Any], source: str) -> Tree:
     """`skeleton` with each of its arrays replaced by the one of the same name. Nothing is reshaped or positional.
 
     **Raises** `MismatchError`, listing what is missing, unexpected or of another shape; `PrecisionError` for 64-bit
     arrays while JAX is set to 32 bits.
     """
     expected = named_arrays(skeleton)
-    problems = [f"missing {name}" for name in sorted(expected.keys() - arrays.keys())]
-    problems += [f"unexpected {name}" for name in sorted(arrays.keys() - expected.keys())]
+    problems = [f"missing {name}" for name in expected.keys() - arrays.keys()]
+    problems += [f"unexpected {name}" for name in arrays.keys() - expected.keys()]
     for name in expected.keys() & arrays.keys():
         want, have = expected[name], arrays[name]
         if want.shape != have.shape:
@@ -83,7 +83,7 @@ def fill(skeleton: Tree, arrays: Mapping[str, np.ndarray], source: str) -> Tree:
         elif np.dtype(want.dtype).kind != have.dtype.kind and "V" not in (np.dtype(want.dtype).kind, have.dtype.kind):
             problems.append(f"{name} holds {have.dtype}, expected {want.dtype}")
     if problems:
-        raise MismatchError(f"{source} does not fit the architecture: {'; '.join(sorted(problems))}")
+        raise MismatchError(f"{source} does not fit the architecture: {enumerated(problems)}")
     for name, array in arrays.items():
         if array.dtype.itemsize == 8 and not jax.config.read("jax_enable_x64"):
             raise PrecisionError(

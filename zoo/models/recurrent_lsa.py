@@ -8,7 +8,6 @@ from ..errors import ConfigError
 from ..registry import register
 from ..token_model import ConcatenatingModel, QueryInit, Tokens, initial_query
 
-
 # Every loop is a piece of the compiled program.
 MAX_LOOPS = 10_000
 
