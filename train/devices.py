@@ -18,6 +18,7 @@ from jaxtyping import PyTree
 from ..zoo.errors import ConfigError
 
 Tree = TypeVar("Tree", bound=PyTree)
+CPU_CACHE = 2**20  # bytes
 Device: TypeAlias = Any  # a jax.Device, whose name type checkers do not read as a type
 
 
@@ -62,6 +63,14 @@ class Team:
                 f"a batch of {batch_size} tasks cannot be split evenly between {len(self.devices)} devices; "
                 "choose a batch_size that is a multiple of them"
             )
+
+    def num_parts(self, batch_size: int, bytes_per_task: int) -> int:
+        """Into how many equal parts, one after the other, a batch is best cut: on a CPU until the arrays of a part stay in its cache."""
+        own = batch_size // len(self.devices)
+        if self.devices[0].platform != "cpu":
+            return 1
+        fitting = (n for n in range(1, own + 1) if own % n == 0 and own // n * bytes_per_task <= CPU_CACHE)
+        return next(fitting, own)
 
     def split(self, tree: Tree) -> Tree:
         """Inside a compiled function: the leading axis of every array split between the devices."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.core
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -84,6 +85,32 @@ def check_prediction(model: Any, recipe: Recipe) -> None:
         )
 
 
+def largest_array(recipe: Recipe) -> int:
+    """The bytes of the largest array on the way from one prompt to its prediction."""
+
+    def largest(jaxpr: Any) -> int:
+        inner = [largest(sub) for equation in jaxpr.eqns for sub in jax.core.jaxprs_in_params(equation.params)]
+        sizes = [v.aval.size * v.aval.dtype.itemsize for equation in jaxpr.eqns for v in equation.outvars]
+        return max([*inner, *sizes], default=0)
+
+    model = eqx.filter_eval_shape(lambda: initial_model(recipe))
+    prompt, _ = eqx.filter_eval_shape(recipe.task.sample, jr.key(0))
+    arrays, static = eqx.partition(model, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
+    return largest(jax.make_jaxpr(lambda arrays, prompt: eqx.combine(arrays, static)(prompt))(arrays, prompt).jaxpr)
+
+
+def mean_over_parts(function: Callable[[PRNGKeyArray], PyTree], keys: PRNGKeyArray, num_parts: int) -> PyTree:
+    """The mean of what `function` gives for equal parts of `keys`, one part after the other."""
+    if num_parts == 1:
+        return function(keys)
+    parts = keys.reshape(num_parts, -1)
+    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, parts[0]))
+    total = jax.lax.fori_loop(
+        0, num_parts, lambda index, total: jax.tree.map(jnp.add, total, function(parts[index])), zero
+    )
+    return jax.tree.map(lambda leaf: leaf / num_parts, total)
+
+
 def compile_advance(recipe: Recipe, team: Team, seeds: Sequence[int] | None = None) -> Advance:
     """The function that trains: compiled once for a whole run, whatever steps it is asked for.
 
@@ -92,12 +119,17 @@ def compile_advance(recipe: Recipe, team: Team, seeds: Sequence[int] | None = No
     """
     team.check_batch(recipe.batch_size)
     optimiser = recipe.optimiser.build(recipe.num_steps)
+    num_parts = team.num_parts(recipe.batch_size, largest_array(recipe))
 
     def update(model: Any, optimiser_state: PyTree, key_data: PRNGKeyArray, step: Int[Array, ""]):
-        keys = team.split(jr.split(jr.fold_in(key_data, step), recipe.batch_size))
-        prompts, targets = jax.vmap(recipe.task.sample)(keys)
         parameters, rest = eqx.partition(model, trainable(model))
-        loss, gradient = jax.value_and_grad(lambda p: half_mse(eqx.combine(p, rest), prompts, targets))(parameters)
+
+        def learn_from(keys: PRNGKeyArray) -> tuple[Float[Array, ""], PyTree]:
+            prompts, targets = jax.vmap(recipe.task.sample)(team.split(keys))
+            return jax.value_and_grad(lambda p: half_mse(eqx.combine(p, rest), prompts, targets))(parameters)
+
+        keys = jr.split(jr.fold_in(key_data, step), recipe.batch_size)
+        loss, gradient = mean_over_parts(learn_from, keys, num_parts)
         updates, optimiser_state = optimiser.update(gradient, optimiser_state, parameters)
         return eqx.combine(optax.apply_updates(parameters, updates), rest), optimiser_state, loss
 
