@@ -4,9 +4,11 @@ PATH is a checkout of google-research/self-organising-systems, or its folder `tr
 ml-collections, absl-py and pytz beside iclzoo. Nothing of it is contained here; the one name it uses that JAX has removed is put back
 while it runs.
 
-Both train the same model on the same task with the same batch and optimiser, in turns, in one process; so what else the machine does falls
-on both. Printed are the steps per second of each (the median over the turns), and their ratio. With `--quality`, also the time from a cold
-start, compilation included, until the half-MSE is within 0.5 % of the optimum, each in a fresh process, for one layer.
+Both train the same model on the same task with the same batch and optimiser, in turns, in one process; so what else the machine does
+falls on both. Ours may split each batch between several devices (`--devices`, two unless given): on a CPU these are its cores, which the
+official code has too, as one device. Printed are the steps per second of each (the median over the turns), and their ratio. With
+`--quality`, also the time from a cold start, compilation included, until the half-MSE is within 0.5 % of the optimum, each in a fresh
+process, for one layer.
 """
 
 import argparse
@@ -107,9 +109,9 @@ def official(path: Path, settings: dict) -> Callable[[int], float]:
     return run
 
 
-def ours(recipe: Recipe) -> Callable[[int], float]:
+def ours(recipe: Recipe, devices: int) -> Callable[[int], float]:
     """A function that trains our code for some steps and returns the seconds it took."""
-    advance, state = compile_advance(recipe, Team(first_devices())), start(recipe)
+    advance, state = compile_advance(recipe, Team(first_devices(devices))), start(recipe)
 
     def run(num_steps: int) -> float:
         nonlocal state
@@ -124,10 +126,10 @@ def ours(recipe: Recipe) -> Callable[[int], float]:
     return run
 
 
-def speeds(path: Path, case: str, turns: int, seconds: float) -> tuple[list[float], list[float]]:
+def speeds(path: Path, case: str, turns: int, seconds: float, devices: int) -> tuple[list[float], list[float]]:
     """Steps per second of the official code and of ours, in each turn."""
     chosen, settings = CASES[case]
-    runs = official(path, settings), ours(chosen)
+    runs = official(path, settings), ours(chosen, devices)
     for run in runs:
         run(3)  # compile
     lengths = [max(3, int(seconds * 10 / run(10))) for run in runs]
@@ -176,16 +178,20 @@ def main() -> None:
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each turn")
+    parser.add_argument(
+        "--devices", type=int, default=2, help="ours splits each batch between as many; the official code has one"
+    )
     parser.add_argument("--quality", action="store_true", help="also the time to quality of one layer")
     parser.add_argument("--only-quality-of", choices=["official", "ours"], help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    jax.config.update("jax_num_cpu_devices", arguments.devices)
     if arguments.only_quality_of:
         print(time_to_quality(arguments.official, arguments.only_quality_of))
         return
     console = Console(width=None if sys.stdout.isatty() else 120)
     table = Table("case", "official, steps/s", "iclzoo, steps/s", "ratio", "ratio in the turns", box=box.MARKDOWN)
     for case in arguments.cases:
-        theirs, own = speeds(arguments.official, case, arguments.turns, arguments.seconds)
+        theirs, own = speeds(arguments.official, case, arguments.turns, arguments.seconds, arguments.devices)
         ratios = sorted(b / a for a, b in zip(theirs, own, strict=True))
         table.add_row(
             case,

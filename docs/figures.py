@@ -1,44 +1,72 @@
-"""Write the table of the README from the cards of the shipped checkpoints: `python docs/figures.py`; with `--check`, only compare."""
+"""Write docs/checkpoints.md, and its short form in the README, from the cards: `python docs/figures.py`; with `--check`, only compare."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import iclzoo
 
-README = Path(__file__).parents[1] / "README.md"
+DOCS = Path(__file__).parent
+README, PAGE = DOCS.parent / "README.md", DOCS / "checkpoints.md"
 BEGIN, END = "<!-- figures: made by `python docs/figures.py` -->\n", "<!-- end of figures -->\n"
+IN_README = (
+    "lsa",
+    "recurrent-lsa-2",
+    "deep-lsa-2",
+    "deep-lsa-5",
+    "merged-lsa-anisotropic",
+    "softmax-1-head-1",
+    "softmax-2-heads-1",
+    "copying",
+    "mlp-lsa-sine",
+    "transformer-12-layer-norm",
+    "bidirectional-lstm-4",
+)
+HEAD = """# The shipped checkpoints
+
+Made by `python docs/figures.py` from the cards. Half-MSE is ½ · mean of ‖ŷ − y‖² on the number of tasks given, on the task of each
+card (`iclzoo show NAME`); beside it the algorithm whose sensitivity ∂ŷ/∂x is nearest of those the card compares with, at its best,
+on the same tasks.
+`iclzoo verify --all` measures all of it again.
+
+"""
 
 
-def table() -> str:
+def table(names: Iterable[str]) -> str:
     """One row for each checkpoint: its loss, its nearest baseline, and the steps its weights spell."""
     rows = [
-        "| checkpoint | half-MSE | nearest algorithm | its half-MSE | excess | sensitivity cosine | the weights spell |",
-        "|---|---|---|---|---|---|---|",
+        "| checkpoint | tasks | half-MSE | nearest algorithm | its half-MSE | excess | sensitivity cosine | the weights spell |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    for name in iclzoo.list_checkpoints():
+    for name in names:
         figures = iclzoo.read_card(name).figures
         baselines = figures["baselines"]
         nearest = max(baselines, key=lambda b: baselines[b]["alignment"]["sensitivity_cosine"]["value"] or -1)
         comparison = baselines[nearest]
         excess = comparison["excess"]["value"] / comparison["half_mse"]["value"]
+        cosine = comparison["alignment"]["sensitivity_cosine"]["value"]
         steps = "; ".join(
             f"η/N {step['step_size_over_num_examples']:.3f}, γ {abs(step['gamma']):.3f}" for step in figures["steps"]
         )
         rows.append(
-            f"| `{name}` | {figures['half_mse']['value']:.5f} | {nearest} | {comparison['half_mse']['value']:.5f} | {excess:+.2%} "
-            f"| {comparison['alignment']['sensitivity_cosine']['value']:.4f} | {steps} |"
+            f"| `{name}` | {figures['num_tasks']:,} | {figures['half_mse']['value']:.5f} | {nearest} "
+            f"| {comparison['half_mse']['value']:.5f} | {excess:+.2%} | {'–' if cosine is None else f'{cosine:.4f}'} | {steps} |"
         )
     return "\n".join(rows) + "\n"
 
 
 def main() -> None:
-    text = README.read_text()
-    before, rest = text.split(BEGIN)
+    readme = README.read_text()
+    before, rest = readme.split(BEGIN)
     _, after = rest.split(END)
-    wanted = before + BEGIN + table() + END + after
+    wanted = {README: before + BEGIN + table(IN_README) + END + after, PAGE: HEAD + table(iclzoo.list_checkpoints())}
     if "--check" in sys.argv:
-        sys.exit("the README's figures are not those of the cards: run python docs/figures.py" if wanted != text else 0)
-    README.write_text(wanted)
+        stale = [path.name for path, text in wanted.items() if not path.exists() or path.read_text() != text]
+        sys.exit(
+            f"{', '.join(stale)}: the figures are not those of the cards: run python docs/figures.py" if stale else 0
+        )
+    for path, text in wanted.items():
+        path.write_text(text)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from .weights import StepReading, products, read_step
 
 # Seeds of the tasks a card's figures are measured on: far from those of any training.
 MEASURING_SEED = 1_000_003
+CARD_TASKS = 200_000
 ALIGNMENT_TASKS = 100_000
 
 
@@ -52,7 +53,7 @@ class Figures:
 
 
 def measure(
-    learner: Learner, task: Task, baselines: tuple[str, ...], *, num_tasks: int = 1_000_000, seed: int = MEASURING_SEED
+    learner: Learner, task: Task, baselines: tuple[str, ...], *, num_tasks: int = CARD_TASKS, seed: int = MEASURING_SEED
 ) -> Figures:
     """Measure a learner beside `baselines`, each at its best on `task`."""
     key = jr.key(seed)
@@ -75,7 +76,7 @@ def measure(
     )
 
 
-def measure_checkpoint(folder: str | Path, *, num_tasks: int = 1_000_000) -> Card:
+def measure_checkpoint(folder: str | Path, *, num_tasks: int = CARD_TASKS) -> Card:
     """Measure a checkpoint on disk on its task, beside its recipe's baselines, and write the figures on its card.
 
     **Raises** `ZooError` if its card names no recipe.

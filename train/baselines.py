@@ -31,6 +31,7 @@ from ..zoo.errors import unknown_name
 from ..zoo.prompt import Learner, Prompt
 from .fitting import fit_predictions
 from .regularisation import bayes_regularisation, fitted_regularisation
+from .spectral import Descent, SpectralDescent, Spectrum, spectra
 from .step_size import (
     fitted_preconditioner,
     fitted_step_size,
@@ -106,8 +107,16 @@ class _Problem:
         few = jax.tree.map(lambda array: array[:1000], self.labelled[0])
         return jax.vmap(statistic)(few).mean()
 
+    @cached_property
+    def spectra(self) -> Spectrum:
+        """The tasks to tune on, each in its singular basis."""
+        return spectra(self.labelled[0])
+
     def tuned(self, start: Algorithm) -> Algorithm:
-        return tune(start, *self.labelled, key=jr.key(self.seed + 1))
+        key = jr.key(self.seed + 1)
+        if isinstance(start, Descent):
+            return tune(SpectralDescent(start), self.spectra, self.labelled[1], key=key).algorithm  # pyright: ignore[reportReturnType]
+        return tune(start, *self.labelled, key=key)
 
 
 class _Fit(_Problem):
@@ -135,7 +144,11 @@ def _gd_plus_plus(problem: _Problem, num_steps: int, shape: tuple[int, ...] = ()
     # 1/(3 λ_max) of the Hessian Σᵢ xᵢxᵢᵀ, on average: the largest γ that keeps the order of its eigenvalues.
     gamma = 1 / (3 * problem.average(lambda prompt: jnp.linalg.norm(prompt.xs, ord=2) ** 2))
     start = (jnp.broadcast_to(step_size, shape), jnp.broadcast_to(gamma, shape))
-    return problem.tuned(GradientDescentPlusPlus(*start, num_steps=num_steps))
+    tuned = problem.tuned(GradientDescentPlusPlus(*start, num_steps=num_steps))
+    if not shape:
+        return tuned
+    # The last γ enters no prediction: it is left at what it does not do.
+    return GradientDescentPlusPlus(tuned.step_size, tuned.gamma.at[-1].set(0.0), num_steps=num_steps)
 
 
 def _preconditioned(problem: _Problem) -> Learner:

@@ -8,11 +8,9 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import optax
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ..zoo.frozen import trainable
-from ..zoo.prompt import Prompt
-from .losses import half_mse
 
 Algorithm = TypeVar("Algorithm")
 
@@ -22,9 +20,9 @@ GRADIENT_TOLERANCE = 2e-4  # of the loss, in parts of that of predicting 0, by t
 
 
 def tune(
-    algorithm: Algorithm, prompts: Prompt, targets: Float[Array, "num_tasks output_dim"], *, key: PRNGKeyArray
+    algorithm: Algorithm, prompts: PyTree, targets: Float[Array, "num_tasks output_dim"], *, key: PRNGKeyArray
 ) -> Algorithm:
-    """`algorithm` with its parameters, all positive, where the half-MSE on these tasks is least.
+    """`algorithm` with its parameters, all positive, where the half-MSE on these tasks is least; `prompts` are what it reads.
 
     Each parameter is p₀·exp(θ), and L-BFGS minimises over θ: from `NUM_STARTS` random starts around p₀ on the first
     `SCREENING_TASKS` tasks, for there are local minima, and then from the best of them on all tasks.
@@ -47,7 +45,11 @@ def tune(
     @partial(jax.jit, static_argnames="max_steps")
     def descend(theta, prompts, targets, max_steps):
         scale = (targets**2).sum(axis=1).mean() / 2
-        loss = lambda theta: half_mse(learner(theta), prompts, targets) / scale  # noqa: E731
+
+        def loss(theta):
+            predictions = jax.vmap(learner(theta))(prompts)
+            return ((predictions - targets) ** 2).sum(axis=1).mean() / 2 / scale
+
         return minimise(loss, theta, max_steps)
 
     screened, losses = jax.vmap(lambda theta: descend(theta, *few, max_steps=50))(starts)

@@ -1,0 +1,93 @@
+"""Every published result has a claim, numbers with bars and a picture; the document is what the commands give."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+from test_training import TINY
+
+from iclzoo.inspect.alignment import Mean
+from iclzoo.inspect.reproduction import Bar, Finding, Outcome, Reproduction, Result, Shelf, percent, reproduce
+from iclzoo.inspect.reproduction_page import cells, number, section
+from iclzoo.inspect.result_book import list_results, result
+from iclzoo.train.recipe_book import list_recipes
+from iclzoo.zoo.checkpoint import list_checkpoints
+from iclzoo.zoo.errors import UnknownNameError
+
+PAGE = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text()
+# Results that take a second or two; the others are run by `iclzoo reproduce --all`.
+QUICK = ("weights", "interpolation")
+
+
+@pytest.mark.parametrize("id", list_results())
+def test_each_result_is_a_claim_that_can_be_measured(id):
+    one = result(id)
+    assert one.claim.endswith(".")
+    assert one.source
+    assert set(one.checkpoints) <= set(list_checkpoints()) & set(list_recipes())
+
+
+def test_the_document_holds_every_result():
+    assert re.findall(r"^## (.*)$", PAGE, re.MULTILINE) == list_results()
+    for id in list_results():
+        assert result(id).claim in PAGE
+        assert f"(reproduction/{id}.png)" in PAGE
+
+
+@pytest.mark.parametrize("id", QUICK)
+def test_the_document_is_what_the_command_gives(id):
+    """The same rows and verdict; numbers up to what float32 leaves open between machines."""
+    (written,) = re.findall(rf"^## {id}\n.*?(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    fresh = section(reproduce(result(id)))
+    words, figures = (re.sub(r"-?\d[\d.]*", "#", text).split() for text in (written, fresh))
+    assert words == figures
+    for ours, theirs in zip(*(re.findall(r"-?\d[\d.]*", text) for text in (written, fresh)), strict=True):
+        assert float(ours.strip(".")) == pytest.approx(float(theirs.strip(".")), rel=0.02)
+
+
+def test_a_bar_decides():
+    assert Bar(low=1).holds(1.0)
+    assert not Bar(low=1).holds(0.99)
+    assert Bar(high=1).holds(-5.0)
+    assert not Bar(0, 1).holds(1.01)
+    assert not Bar(low=1).holds(None)
+    assert [str(bar) for bar in (Bar(low=1), Bar(high=0.5), Bar(0, 1))] == ["≥ 1", "≤ 0.5", "0 … 1"]
+
+
+def outcome(*values):
+    findings = tuple(Finding(f"number {i}", "1", Mean(value, 0.01), Bar(low=1)) for i, value in enumerate(values))
+    return Outcome(findings, "no tasks", Figure())
+
+
+def test_the_verdict_names_what_differs_and_why():
+    one = Result(id="x", claim="It is one.", source="nobody", checkpoints=(), measure=lambda shelf: outcome(1.5))
+    assert reproduce(one).verdict == "reproduced"
+    other = replace(one, measure=lambda shelf: outcome(1.5, 0.5, None), because="It is less.")
+    assert reproduce(other).verdict == "differs in: number 1; number 2. It is less."
+    assert "**Verdict: differs" in section(Reproduction(other, outcome(0.5)))
+
+
+def test_numbers_have_the_digits_that_mean_something():
+    assert number(Mean(0.206229, 0.0012)) == "0.2062 ± 0.0012"
+    assert number(Mean(12.3456, None)) == "12.35"
+    assert number(Mean(None, None)) == "undefined"
+    assert number(percent(Mean(0.0123, 0.001), of=0.5)) == "2.46 ± 0.20"
+    assert cells(Finding("a", "b", Mean(0.5, None), Bar(low=1))) == ("a", "b", "0.5", "≥ 1", "no")
+
+
+def test_unknown_results_get_the_closest():
+    with pytest.raises(UnknownNameError, match="one-layer"):
+        result("one-layr")
+
+
+@pytest.mark.usefixtures("standard_promotion")
+def test_a_shelf_trains_what_it_lacks(tmp_path):
+    shelf, recipe = Shelf(tmp_path), replace(TINY, num_steps=9)
+    shelf.train(recipe)
+    written = (tmp_path / recipe.name / "config.json").stat().st_mtime_ns
+    assert shelf.steps(recipe.name)[-1] == 9
+    assert shelf.load(recipe.name).input_dim == 3
+    shelf.train(recipe)
+    assert (tmp_path / recipe.name / "config.json").stat().st_mtime_ns == written
