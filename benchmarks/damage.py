@@ -10,6 +10,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
+from hostile import DTYPES, NAMES, NUMBERS, change_somewhere, nested, parsed, shape, value, written
 from safetensors import SafetensorError
 
 from iclzoo.zoo.card import CARD_FILE
@@ -18,42 +19,6 @@ from iclzoo.zoo.tensors import described, from_bytes
 
 Files = dict[str, bytes]
 
-NAMES = [
-    *("", ".", "..", "../../x", "/etc/passwd", "/dev/zero", "steps/../../x", "steps/5.safetensors", "__metadata__"),
-    *("__class__", "__init__", "key", "self", "kind", "a\0b", "\ud800", "x" * 5000, "[/red]", "{0.__class__}", "%s%n"),
-    *(
-        "$(touch x)",
-        "; touch x",
-        "num_layers",
-        "num_loops",
-        "input_dim",
-        "attention.W_K",
-        "layers.0.W_K",
-        "\u202e\u0000",
-    ),
-]
-NUMBERS = [
-    *(0, -1, 1, 2, 3, 7, 1000, 10**5, 10**8, 10**9, 10**12, 2**31, 2**32, 2**53, 2**63 - 1, 2**63, 2**64, -(2**63)),
-    *(10**30, 10**400, 0.0, -0.5, 1e-300, 1e300, float("nan"), float("inf"), float("-inf")),
-]
-DTYPES = [
-    "BOOL",
-    "U8",
-    "I8",
-    "I16",
-    "F16",
-    "BF16",
-    "F32",
-    "F64",
-    "I64",
-    "U64",
-    "F8_E4M3",
-    "F4",
-    "C64",
-    "f32",
-    "",
-    "object",
-]
 # Objects that a careless reader would turn into code.
 PICKLE = b"\x80\x04cos\nsystem\n(S'touch x'\ntR."
 
@@ -70,13 +35,13 @@ def damage(files: Files, random: Random) -> Files:
 
 def made_to_fit(files: Files) -> Files:
     """The same files with the lengths, hashes and tensors they have on the card, where the card can still be read."""
-    card = _parsed(files[CARD_FILE])
+    card = parsed(files[CARD_FILE])
     if not isinstance(card, dict) or not isinstance(card.get("files"), dict):
         return files
     card["files"] |= {name: fingerprint(data) for name, data in files.items() if name != CARD_FILE}
     with suppress(SafetensorError, ValueError, OverflowError):  # what cannot be read has no description
-        card["tensors"] = described(from_bytes(files["model.safetensors"]))
-    return {**files, CARD_FILE: _written(card)}
+        card["tensors"] = dict(sorted(described(from_bytes(files["model.safetensors"])).items()))
+    return {**files, CARD_FILE: written(card)}
 
 
 # Bytes of any file.
@@ -151,15 +116,14 @@ def lie_in_header(data: bytes, random: Random) -> bytes:
     for _ in range(random.randint(1, 3)):
         tensors = [name for name, entry in header.items() if isinstance(entry, dict) and "dtype" in entry]
         name = random.choice(tensors) if tensors else ""
+        entry = header[name] if tensors else {}
         match random.randrange(8):
             case 0:
-                header.setdefault(name, {})["dtype"] = random.choice(DTYPES)
+                header[name] = entry | {"dtype": random.choice(DTYPES)}
             case 1:
-                header.setdefault(name, {})["shape"] = shape(random)
+                header[name] = entry | {"shape": shape(random)}
             case 2:
-                header.setdefault(name, {})["data_offsets"] = [
-                    random.choice([0, 4, 64, len(body), *NUMBERS]) for _ in range(2)
-                ]
+                header[name] = entry | {"data_offsets": [random.choice([0, 64, len(body), *NUMBERS]) for _ in range(2)]}
             case 3 if tensors:
                 header[random.choice(NAMES)] = header.pop(name)
             case 4 if tensors:
@@ -188,29 +152,6 @@ def lie_in_header(data: bytes, random: Random) -> bytes:
     return struct.pack("<Q", len(text.encode())) + text.encode() + body
 
 
-def shape(random: Random) -> list[Any]:
-    """A shape that is wrong, or too large, or whose size overflows."""
-    return random.choice(
-        [
-            *(
-                [],
-                [0],
-                [1],
-                [-1],
-                [4, 4],
-                [1] * 100,
-                [0, 2**63],
-                [0, 2**64 - 1],
-                [2**32, 2**32],
-                [2**33, 2**33, 0],
-                [10**6, 10**6],
-            ),
-            *([2**64], [1.5], ["4"], [None], [[1]], [10**400], [True], [1] * 33),
-            [random.choice(NUMBERS) for _ in range(random.randint(1, 4))],
-        ]
-    )
-
-
 TENSOR_CHANGES = [*BYTE_CHANGES, lie_about_length, lie_in_header, lie_in_header, lie_in_header, lie_in_header]
 
 
@@ -219,15 +160,15 @@ TENSOR_CHANGES = [*BYTE_CHANGES, lie_about_length, lie_in_header, lie_in_header,
 
 def lie_on_card(data: bytes, random: Random) -> bytes:
     """Entries anywhere on the card changed."""
-    card = _parsed(data)
+    card = parsed(data)
     for _ in range(random.randint(1, 3)):
         card = change_somewhere(card, random)
-    return _written(card)
+    return written(card)
 
 
 def lie_in_hyperparameters(data: bytes, random: Random) -> bytes:
     """A hyperparameter, or the model's name, changed: also one that asks for more than any machine has."""
-    card = _parsed(data)
+    card = parsed(data)
     if isinstance(card, dict) and isinstance(card.get("hyperparameters"), dict):
         if random.random() < 0.3:
             models = [
@@ -252,12 +193,12 @@ def lie_in_hyperparameters(data: bytes, random: Random) -> bytes:
         ]
         for _ in range(random.randint(1, 3)):
             card["hyperparameters"][random.choice(names)] = value(random)
-    return _written(card)
+    return written(card)
 
 
 def lie_about_files(data: bytes, random: Random) -> bytes:
     """Names outside the folder, lengths that are wrong, steps that were never kept."""
-    card = _parsed(data)
+    card = parsed(data)
     if isinstance(card, dict):
         part = random.choice(["files", "tensors", "steps"])
         if part == "steps":
@@ -267,41 +208,7 @@ def lie_about_files(data: bytes, random: Random) -> bytes:
                 [{"bytes": random.choice(NUMBERS), "sha256": "0" * 64}, "float32[4,4]", value(random)]
             )
             card[part][random.choice([*NAMES, "steps/7.safetensors", "model.safetensors"])] = entry
-    return _written(card)
-
-
-def change_somewhere(tree: Any, random: Random) -> Any:
-    """`tree` with one entry, at a random place, replaced, renamed, dropped or repeated."""
-    if isinstance(tree, dict) and tree and random.random() < 0.85:
-        name = random.choice(sorted(tree))
-        match random.randrange(8):
-            case 0:
-                return {entry: v for entry, v in tree.items() if entry != name}
-            case 1:
-                return {random.choice(NAMES) if entry == name else entry: v for entry, v in tree.items()}
-            case 2:
-                return tree | {random.choice(NAMES): value(random)}
-            case _:
-                return tree | {name: change_somewhere(tree[name], random)}
-    if isinstance(tree, list) and tree and random.random() < 0.7:
-        index = random.randrange(len(tree))
-        return [*tree[:index], change_somewhere(tree[index], random), *tree[index + 1 :]]
-    return value(random)
-
-
-def value(random: Random) -> Any:
-    """A value that does not belong."""
-    return random.choice(
-        [random.choice(NUMBERS), random.choice(NAMES), None, True, [], {}, [1, 2], {"kind": "recipe"}, nested(random)]
-    )
-
-
-def nested(random: Random) -> Any:
-    """Lists in lists, or objects in objects."""
-    inner: Any = 0
-    for _ in range(random.choice([5, 50, 300, 400])):
-        inner = [inner] if random.random() < 0.5 else {"kind": inner}
-    return inner
+    return written(card)
 
 
 def nest_deeply(data: bytes, random: Random) -> bytes:
@@ -319,21 +226,7 @@ CARD_CHANGES = [
 ]
 
 
-def _parsed(data: bytes) -> Any:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return {}
-
-
-def _written(card: Any) -> bytes:
-    try:
-        return json.dumps(card).encode()
-    except (ValueError, RecursionError):
-        return b"{}"
-
-
 def _split(data: bytes) -> tuple[Any, bytes]:
     """The header of a safetensors file, and what follows it."""
     length = min(int.from_bytes(data[:8], "little"), len(data))
-    return _parsed(data[8 : 8 + length]), data[8 + length :]
+    return parsed(data[8 : 8 + length]), data[8 + length :]

@@ -185,12 +185,12 @@ def fuzz(first: int, count: int, intact: list[Files], watch: Watch) -> tuple[Cou
     with tempfile.TemporaryDirectory() as outside:
         folder = Path(outside).resolve() / "checkpoint"
         for seed in range(first, first + count):
-            files = damage(intact[seed % len(intact)], Random(seed))
-            write(files, folder, present)
-            present = files
             before = _peak_memory()
             signal.setitimer(signal.ITIMER_REAL, SECONDS)
             try:
+                files = damage(intact[seed % len(intact)], Random(seed))
+                write(files, folder, present)
+                present = files
                 with watch.watching(folder):
                     outcomes[examine(folder, files, verified=seed % VERIFIED == 0)] += 1
                 grown = _peak_memory() - before
