@@ -87,6 +87,7 @@ def _relu_figure(W_KQ: np.ndarray, W_PV: np.ndarray, P: Square) -> Figure:
     product_heatmap(W_PV * c, product="W_PV", title="trained: $W_{PV}$ · c", ax=middle, **look)
     look["labels"] = LABELS
     product_heatmap(-P, product="W_KQ", title="b·A = $W_{PV,yy}\\,W_{KQ,xx}$", ax=right, **look)
+    figure.supxlabel("the column y of $W_{KQ}$ and the rows x of $W_{PV}$ reach no prediction", fontsize="small")
     return figure
 
 
