@@ -145,7 +145,8 @@ def step_sizes(shelf: Shelf) -> Outcome:
     names = ("sparse-lsa-3", "sparse-lsa-3-no-input-update")
     updating, still = models = [shelf.load(name) for name in names]
     gd_pp, gd = best_baseline("gd++-3-free", ISOTROPIC), best_baseline("gd-3-free", ISOTROPIC)
-    assert isinstance(gd_pp, GradientDescentPlusPlus) and isinstance(gd, GradientDescent)
+    assert isinstance(gd_pp, GradientDescentPlusPlus)
+    assert isinstance(gd, GradientDescent)
     best = made(gd_pp)
     learners = {**dict(zip(names, models, strict=True)), "GD++": best, "GD": made(gd)}
     learners["reversed"] = eqx.tree_at(lambda model: model.layers, still, still.layers[::-1])
