@@ -113,6 +113,11 @@ class ConcatenatingModel(TokenModel):
         return -token[-self.output_dim :]
 
 
+def clipped(tokens: Tokens, clip: float | None) -> Tokens:
+    """Every entry brought into ±`clip`, where there is one: deep models diverge on some tasks while they are trained."""
+    return tokens if clip is None else jnp.clip(tokens, -clip, clip)
+
+
 def initial_query(query_init: str, output_dim: int, input_dim: int) -> QueryInit:
     """The field `W_0` of a `ConcatenatingModel`, at zero, for a `query_init`."""
     match query_init:

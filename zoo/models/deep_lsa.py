@@ -1,13 +1,12 @@
 """M3: several layers of linear self-attention, each with weights of its own."""
 
 import equinox as eqx
-import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from ..attention import LinearSelfAttention
 from ..registry import register
-from ..token_model import ConcatenatingModel, QueryInit, Tokens, initial_query
+from ..token_model import ConcatenatingModel, QueryInit, Tokens, clipped, initial_query
 
 
 @register("deep_lsa")
@@ -74,5 +73,4 @@ class DeepLSA(ConcatenatingModel):
         return self.layers
 
     def advance(self, tokens: Tokens, update: Tokens) -> Tokens:
-        tokens = tokens + update
-        return tokens if self.clip is None else jnp.clip(tokens, -self.clip, self.clip)
+        return clipped(tokens + update, self.clip)

@@ -6,7 +6,7 @@ from jaxtyping import PRNGKeyArray
 from ..attention import LinearSelfAttention
 from ..errors import ConfigError
 from ..registry import register
-from ..token_model import ConcatenatingModel, QueryInit, Tokens, initial_query
+from ..token_model import ConcatenatingModel, QueryInit, Tokens, clipped, initial_query
 
 # Every loop is a piece of the compiled program.
 MAX_LOOPS = 10_000
@@ -16,9 +16,9 @@ MAX_LOOPS = 10_000
 class RecurrentLSA(ConcatenatingModel):
     """One linear self-attention layer applied `num_loops` times, each update damped by λ = `damping`.
 
-        eⱼ ← eⱼ + λ · Σ_heads W_PV (Σᵢ eᵢ eᵢᵀ) W_KQ eⱼ,  repeated
+        eⱼ ← clip(eⱼ + λ · Σ_heads W_PV (Σᵢ eᵢ eᵢᵀ) W_KQ eⱼ, ±clip),  repeated
 
-    One set of weights serves every loop. von Oswald et al. 2023, Figure 3 and appendix A.6 (λ).
+    One set of weights serves every loop; `clip=None` leaves the tokens as they are. von Oswald et al. 2023, Figure 3 and appendix A.6 (λ).
     """
 
     attention: LinearSelfAttention
@@ -27,6 +27,7 @@ class RecurrentLSA(ConcatenatingModel):
     output_dim: int = eqx.field(static=True)
     num_loops: int = eqx.field(static=True)
     damping: float = eqx.field(static=True)
+    clip: float | None = eqx.field(static=True)
     query_in_context: bool = eqx.field(static=True)
     init_scale: float = eqx.field(static=True)
 
@@ -37,6 +38,7 @@ class RecurrentLSA(ConcatenatingModel):
         output_dim: int = 1,
         num_loops: int = 2,
         damping: float = 1.0,
+        clip: float | None = None,
         num_heads: int = 1,
         head_dim: int | None = None,
         query_init: str = "zero",
@@ -56,7 +58,7 @@ class RecurrentLSA(ConcatenatingModel):
         )
         self.W_0 = initial_query(query_init, output_dim, input_dim)
         self.input_dim, self.output_dim = input_dim, output_dim
-        self.num_loops, self.damping = num_loops, damping
+        self.num_loops, self.damping, self.clip = num_loops, damping, clip
         self.query_in_context, self.init_scale = query_in_context, init_scale
 
     @property
@@ -72,4 +74,4 @@ class RecurrentLSA(ConcatenatingModel):
         return (self.attention,) * self.num_loops
 
     def advance(self, tokens: Tokens, update: Tokens) -> Tokens:
-        return tokens + self.damping * update
+        return clipped(tokens + self.damping * update, self.clip)

@@ -13,7 +13,7 @@ from ..block import TransformerBlock
 from ..mlp import MLP, draw_linear
 from ..prompt import Prompt
 from ..registry import register
-from ..token_model import Prediction, Token, TokenModel, Tokens, concatenate
+from ..token_model import Prediction, Token, TokenModel, Tokens, clipped, concatenate
 
 ATTENTION: dict[str, type[LinearSelfAttention | SoftmaxSelfAttention | ReLUSelfAttention]] = {
     "linear": LinearSelfAttention,
@@ -114,8 +114,7 @@ class Transformer(TokenModel):
         return jax.vmap(self.embedding)(concatenate(prompt, y_query))
 
     def advance(self, tokens: Tokens, update: Tokens) -> Tokens:
-        tokens = tokens + update
-        return tokens if self.clip is None else jnp.clip(tokens, -self.clip, self.clip)
+        return clipped(tokens + update, self.clip)
 
     def readout(self, token: Token) -> Prediction:
         return -token[-self.output_dim :]
