@@ -1,5 +1,6 @@
 """Softmax heads, layer norms and temperature: von Oswald et al. 2023, section 3 and appendix A.9."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -184,13 +185,20 @@ def _excess(errors: np.ndarray, others: np.ndarray) -> Mean:
 
 
 def _over(numerator: Mean, denominator: Mean) -> Mean:
-    if numerator.value is None or not denominator.value:
+    """The quotient of two means, with the standard error it would have were they independent; on the same tasks it is smaller."""
+    if not numerator.value or not denominator.value:
         return Mean(None, None)
-    return exact(numerator.value / denominator.value)
+    ratio = numerator.value / denominator.value
+    errors = (one.standard_error or 0.0 for one in (numerator, denominator))
+    parts = (error / value for error, value in zip(errors, (numerator.value, denominator.value), strict=True))
+    return Mean(ratio, abs(ratio) * math.hypot(*parts))
 
 
 def _difference(one: Mean, other: Mean) -> Mean:
-    return Mean(None, None) if one.value is None or other.value is None else exact(one.value - other.value)
+    """The difference of two means, with the standard error it would have were they independent."""
+    if one.value is None or other.value is None:
+        return Mean(None, None)
+    return Mean(one.value - other.value, math.hypot(one.standard_error or 0.0, other.standard_error or 0.0))
 
 
 def _bars(ax: Axes, means: dict[str, Mean]) -> None:

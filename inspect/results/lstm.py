@@ -1,5 +1,7 @@
 """LSTMs beside gradient descent: Rossi et al. 2024."""
 
+import math
+
 import jax.random as jr
 from matplotlib.figure import Figure
 
@@ -14,7 +16,7 @@ DEPTHS = (1, 2, 3, 4)
 FORWARD = {depth: f"lstm-{depth}" for depth in DEPTHS}
 BOTH = {depth: f"bidirectional-lstm-{depth}" for depth in DEPTHS}
 ATTENTION = "lsa"
-NUM_TASKS = 20_000
+NUM_TASKS = 5_000
 TASK = LinearRegression()
 KEY = jr.key(RESULT_SEED)
 
@@ -53,13 +55,20 @@ def lstm(shelf: Shelf) -> Outcome:
 
 
 def _over(numerator: Mean, denominator: Mean) -> Mean:
-    if numerator.value is None or not denominator.value:
+    """The quotient of two means, with the standard error it would have were they independent; on the same tasks it is smaller."""
+    if not numerator.value or not denominator.value:
         return Mean(None, None)
-    return exact(numerator.value / denominator.value)
+    ratio = numerator.value / denominator.value
+    errors = (one.standard_error or 0.0 for one in (numerator, denominator))
+    parts = (error / value for error, value in zip(errors, (numerator.value, denominator.value), strict=True))
+    return Mean(ratio, abs(ratio) * math.hypot(*parts))
 
 
 def _less(one: Mean, other: Mean) -> Mean:
-    return Mean(None, None) if one.value is None or other.value is None else exact(one.value - other.value)
+    """The difference of two means, with the standard error it would have were they independent."""
+    if one.value is None or other.value is None:
+        return Mean(None, None)
+    return Mean(one.value - other.value, math.hypot(one.standard_error or 0.0, other.standard_error or 0.0))
 
 
 def _depth_figure(losses: dict[str, Mean], aligned: dict[str, Alignment]) -> Figure:
