@@ -14,7 +14,7 @@ TRANSFORMER = Recipe(
     hyperparameters={"clip": 10.0},
     optimiser=Adam(learning_rate=0.001, schedule="cosine", warmup_steps=500, clip_norm=1.0),
     batch_size=128,
-    num_steps=5000,
+    num_steps=4000,
     log=Every(1000),
     baselines=("gd-10", "gd++-10"),
 )
