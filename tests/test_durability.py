@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from helpers import trees_equal
 from test_cli import fails, succeeds
-from test_training import TINY, standard_promotion  # noqa: F401 — a fixture
+from test_training import TINY
 
 from iclzoo.train import run
 from iclzoo.train.loop import MAX_STEPS
@@ -35,8 +35,11 @@ ROOT = Path(__file__).parents[1]
 BRIEF = replace(TINY, num_steps=23, log=Every(5), keep=Every(10))
 
 
+pytestmark = pytest.mark.usefixtures("standard_promotion")
+
+
 @pytest.fixture(scope="module")
-def uninterrupted():
+def uninterrupted(standard_promotion):
     return fit(BRIEF, progress=False)
 
 

@@ -13,7 +13,7 @@ from fuzz import examine, intact_checkpoints, write
 from helpers import trees_equal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_training import TINY, standard_promotion  # noqa: F401 — a fixture
+from test_training import TINY
 
 from iclzoo.train.run import fit
 from iclzoo.train.run_folder import LOG_FILE, RUN_FILE, STATE_FILE, RunFolder
@@ -30,8 +30,11 @@ RANDOM = st.randoms(use_true_random=False)
 often = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
+pytestmark = pytest.mark.usefixtures("standard_promotion")
+
+
 @pytest.fixture(scope="module")
-def intact(tmp_path_factory):
+def intact(standard_promotion, tmp_path_factory):
     return intact_checkpoints(tmp_path_factory.mktemp("intact"))
 
 
@@ -81,7 +84,7 @@ def test_damaged_runs(random, file, change, run_files, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def run_files(tmp_path_factory):
+def run_files(standard_promotion, tmp_path_factory):
     """The last state of a run, and its files."""
     folder = tmp_path_factory.mktemp("run")
     fit(BRIEF, folder, progress=False)

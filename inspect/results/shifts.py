@@ -277,7 +277,7 @@ RESULTS = (
         checkpoints=(*SEEDS, *RECURRENT),
         measure=distributions,
         because="Where inputs are larger than in training, the loss of two steps grows by orders of magnitude and with high powers of η "
-        "and γ, which in the weights are about 1 % from the best ones; beside GD++ with the (η, γ) that its weights spell, every layer "
+        "and γ, which in the weights are one or two per cent below the best; beside GD++ with the (η, γ) that its weights spell, every layer "
         "is within the bar.",
     ),
     Result(

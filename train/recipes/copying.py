@@ -8,12 +8,13 @@ from .optimisers import PAPER_ADAM
 
 COPYING = Recipe(
     name="copying",
-    description="A softmax layer and a linear one over separate tokens for x and y, by the paper's protocol; every 100 steps are kept.",
+    description="A softmax layer and a linear one over separate tokens for x and y; every 100 steps are kept.",
     reference="von Oswald et al. 2023, Figure 5",
     model="copying_transformer",
     hyperparameters={"head_dim": 20},
-    optimiser=PAPER_ADAM,
-    num_steps=8_000,
+    optimiser=replace(PAPER_ADAM, learning_rate=0.002, schedule="cosine"),
+    batch_size=1024,
+    num_steps=10_000,
     log=Every(500),
     keep=Every(100),
 )
