@@ -19,7 +19,7 @@ from iclzoo.__main__ import parse_seeds
 from iclzoo.inspect.alignment import Mean
 from iclzoo.inspect.means import mean_over_tasks
 from iclzoo.train.devices import Team, first_devices
-from iclzoo.train.loop import compile_advance, start
+from iclzoo.train.loop import compile_advance, largest_array, start
 from iclzoo.train.losses import over_tasks, squared_error
 from iclzoo.train.optimiser import Adam
 from iclzoo.train.recipe import Recipe
@@ -83,6 +83,19 @@ def test_a_batch_is_split_between_devices():
         Team((*team.devices, team.devices[0])).check_batch(64)
     with pytest.raises(ConfigError, match="9 devices were asked for, but JAX has 2"):
         first_devices(9)
+
+
+def test_a_batch_in_parts_is_the_batch(alone, monkeypatch):
+    """Parts that fit a cache, one after the other: as many as divide the batch evenly."""
+    from iclzoo.train import devices
+
+    team = Team(first_devices())
+    assert largest_array(RECIPE) == 4 * 6 * 4  # the tokens: six of four numbers
+    assert team.num_parts(64, 96) == 1
+    monkeypatch.setattr(devices, "CPU_CACHE", 96 * 20)
+    assert team.num_parts(64, 96) == 4
+    assert team.num_parts(63, 96) == 7
+    assert largest_difference(fit(RECIPE, progress=False).model, alone[0].model) < 1e-6
 
 
 def test_an_ensemble_equals_its_members(alone, ensemble_folder):

@@ -29,8 +29,7 @@ def first_devices(number: int = 1) -> tuple[Device, ...]:
 
     **Raises** `ConfigError` if there are fewer.
     """
-    with suppress(RuntimeError):  # JAX has started: there are as many as there are
-        jax.config.update("jax_num_cpu_devices", number)
+    split_cpu(number)
     own = [jax.local_devices(process) for process in range(jax.process_count())]
     fewest = min(map(len, own))
     if not 1 <= number <= fewest:
@@ -39,6 +38,13 @@ def first_devices(number: int = 1) -> tuple[Device, ...]:
             'a CPU is split by jax.config.update("jax_num_cpu_devices", number) before JAX starts'
         )
     return tuple(device for devices in own for device in devices[:number])
+
+
+def split_cpu(number: int) -> None:
+    """Make at least `number` devices of the CPU; where JAX has started, there are as many as there are."""
+    if number > max(1, jax.config.read("jax_num_cpu_devices")):
+        with suppress(RuntimeError):
+            jax.config.update("jax_num_cpu_devices", number)
 
 
 @dataclass(frozen=True)
@@ -103,8 +109,7 @@ def join(coordinator: str, num_processes: int | None, process_id: int | None, *,
 
     **Raises** `ConfigError` if it does not come about.
     """
-    with suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", devices)
+    split_cpu(devices)
     try:
         if coordinator == "auto":
             jax.distributed.initialize()

@@ -6,12 +6,12 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.core
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import optax
-from jaxtyping import Array, Float, Int, PRNGKeyArray, PyTree
+from jax.extend.core import jaxprs_in_params
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
 
 from ..zoo.errors import ConfigError, ContractError, closest
 from ..zoo.frozen import trainable
@@ -36,6 +36,7 @@ class State(eqx.Module):
     step: Int[Array, ""]
 
 
+Keys = Key[Array, " num_tasks"]
 # Trains a state up to a later step, `MAX_STEPS` away at most; returns it with the losses of the batches, in order, then NaN.
 Advance = Callable[[State, int], tuple[State, Float[Array, "max_steps *members"]]]
 
@@ -89,7 +90,7 @@ def largest_array(recipe: Recipe) -> int:
     """The bytes of the largest array on the way from one prompt to its prediction."""
 
     def largest(jaxpr: Any) -> int:
-        inner = [largest(sub) for equation in jaxpr.eqns for sub in jax.core.jaxprs_in_params(equation.params)]
+        inner = [largest(sub) for equation in jaxpr.eqns for sub in jaxprs_in_params(equation.params)]
         sizes = [v.aval.size * v.aval.dtype.itemsize for equation in jaxpr.eqns for v in equation.outvars]
         return max([*inner, *sizes], default=0)
 
@@ -99,7 +100,7 @@ def largest_array(recipe: Recipe) -> int:
     return largest(jax.make_jaxpr(lambda arrays, prompt: eqx.combine(arrays, static)(prompt))(arrays, prompt).jaxpr)
 
 
-def mean_over_parts(function: Callable[[PRNGKeyArray], PyTree], keys: PRNGKeyArray, num_parts: int) -> PyTree:
+def mean_over_parts(function: Callable[[Keys], PyTree], keys: Keys, num_parts: int) -> PyTree:
     """The mean of what `function` gives for equal parts of `keys`, one part after the other."""
     if num_parts == 1:
         return function(keys)
@@ -124,7 +125,7 @@ def compile_advance(recipe: Recipe, team: Team, seeds: Sequence[int] | None = No
     def update(model: Any, optimiser_state: PyTree, key_data: PRNGKeyArray, step: Int[Array, ""]):
         parameters, rest = eqx.partition(model, trainable(model))
 
-        def learn_from(keys: PRNGKeyArray) -> tuple[Float[Array, ""], PyTree]:
+        def learn_from(keys: Keys) -> tuple[Float[Array, ""], PyTree]:
             prompts, targets = jax.vmap(recipe.task.sample)(team.split(keys))
             return jax.value_and_grad(lambda p: half_mse(eqx.combine(p, rest), prompts, targets))(parameters)
 

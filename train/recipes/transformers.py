@@ -12,9 +12,9 @@ TRANSFORMER = Recipe(
     reference="von Oswald et al. 2023, section 3 and appendix A.9",
     model="transformer",
     hyperparameters={"clip": 10.0},
-    optimiser=Adam(learning_rate=0.001, schedule="cosine", warmup_steps=500, clip_norm=1.0),
+    optimiser=Adam(learning_rate=0.001, schedule="cosine", warmup_steps=300, clip_norm=1.0),
     batch_size=128,
-    num_steps=4000,
+    num_steps=2500,
     log=Every(1000),
     baselines=("gd-10", "gd++-10"),
 )
