@@ -79,7 +79,7 @@ def relu_step(coefficient: float, sign: float) -> ReLUAttention:
 
 
 def _relu_figure(W_KQ: np.ndarray, W_PV: np.ndarray, P: Square) -> Figure:
-    figure = Figure(figsize=(11, 3.8), layout="constrained")
+    figure = Figure(figsize=(11, 4.4), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     c = abs(np.diag(W_KQ)[:d].mean())  # the positive scale that the ReLU leaves free
     look: dict[str, Any] = {"labels": (*LABELS, "y"), "colour_bar": False}
