@@ -17,7 +17,7 @@ from ..means import UNDEFINED, finite_mean
 from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, percent
 
 DEPTHS = (1, 2, 3, 4, 5)
-SIZES = (2, 5, 10, 20, 50)  # of contexts
+SIZES = (2, 5, 10, 20)  # of contexts
 NUM_TASKS = 50_000
 KEY = jr.key(RESULT_SEED)
 

@@ -62,7 +62,7 @@ def deep_in_context(num_layers: int, num_examples: int) -> Recipe:
         reference="Rossi et al. 2024",
         task=LinearRegression(num_examples=num_examples),
         batch_size=512,
-        num_steps=2500,
+        num_steps=1500,
         log=Every(500),
         baselines=(f"gd-{num_layers}",),
     )
