@@ -7,7 +7,7 @@ from rich.table import Table
 
 from .alignment import Mean
 from .reproduction import Finding, Reproduction, Result
-from .tables import new_table
+from .tables import add_row, new_table
 
 HEAD = """# Reproduction
 
@@ -21,7 +21,7 @@ def results_table(results: Iterable[Result]) -> Table:
     """What there is to reproduce."""
     table = new_table("", "id", "claim", "source")
     for result in results:
-        table.add_row(result.id, result.claim, result.source)
+        add_row(table, result.id, result.claim, result.source)
     return table
 
 
@@ -29,7 +29,7 @@ def findings_table(reproduction: Reproduction) -> Table:
     """One result: a row for each number, and the verdict."""
     table = new_table(f"{reproduction.result.id}: {reproduction.result.claim}", "", "published", "ours", "bar", "holds")
     for row in map(cells, reproduction.outcome.findings):
-        table.add_row(*row)
+        add_row(table, *row)
     return table
 
 

@@ -30,11 +30,11 @@ def names_table(pattern: str) -> Table:
     """Every checkpoint, recipe and model whose name fits the pattern."""
     table = new_table("", "kind", "name", "what it is")
     for name in list_checkpoints(pattern):
-        _row(table, "checkpoint", name, read_card(name).description)
+        add_row(table, "checkpoint", name, read_card(name).description)
     for name in list_recipes(pattern):
-        _row(table, "recipe", name, recipe(name).description)
+        add_row(table, "recipe", name, recipe(name).description)
     for name in list_models(pattern):
-        _row(table, "model", name, (model_class(name).__doc__ or "").strip().split("\n")[0])
+        add_row(table, "model", name, (model_class(name).__doc__ or "").strip().split("\n")[0])
     return table
 
 
@@ -42,17 +42,17 @@ def card_tables(name: str, card: Card) -> tuple[Table, ...]:
     """A card: what it is, and its figures."""
     table = new_table(name, "", "")
     table.show_header = False
-    _row(table, "description", card.description)
-    _row(table, "reference", card.reference)
-    _row(table, "model", _call(card.model, card.hyperparameters))
-    _row(table, "task", _setting(card.task))
+    add_row(table, "description", card.description)
+    add_row(table, "reference", card.reference)
+    add_row(table, "model", _call(card.model, card.hyperparameters))
+    add_row(table, "task", _setting(card.task))
     training = {
         entry: value for entry, value in card.training.items() if entry not in ("task", "description", "reference")
     }
-    _row(table, "training", _setting(training))
-    _row(table, "steps kept", ", ".join(map(str, card.steps)) or "none")
-    _row(table, "tensors", "\n".join(f"{tensor}: {shape}" for tensor, shape in card.tensors.items()))
-    _row(table, "made with", _call("", card.versions))
+    add_row(table, "training", _setting(training))
+    add_row(table, "steps kept", ", ".join(map(str, card.steps)) or "none")
+    add_row(table, "tensors", "\n".join(f"{tensor}: {shape}" for tensor, shape in card.tensors.items()))
+    add_row(table, "made with", _call("", card.versions))
     return (table, *figures_tables(card)) if card.figures else (table,)
 
 
@@ -62,12 +62,12 @@ def figures_tables(card: Card) -> tuple[Table, ...]:
     table = new_table(
         f"on {figures['num_tasks']:,} tasks (alignment on {ALIGNMENT_TASKS:,} at most)", "", "model", *columns
     )
-    _row(table, "half-MSE", _mean(figures["half_mse"]), *(_mean(c["half_mse"]) for c in columns.values()))
-    _row(table, "excess of the model", "", *(_mean(c["excess"]) for c in columns.values()))
-    _row(table, "  relative", "", *(_ratio(c["excess"]["value"], c["half_mse"]["value"]) for c in columns.values()))
+    add_row(table, "half-MSE", _mean(figures["half_mse"]), *(_mean(c["half_mse"]) for c in columns.values()))
+    add_row(table, "excess of the model", "", *(_mean(c["excess"]) for c in columns.values()))
+    add_row(table, "  relative", "", *(_ratio(c["excess"]["value"], c["half_mse"]["value"]) for c in columns.values()))
     for name, measure in ALIGNMENT.items():
-        _row(table, name, "", *(_mean(c["alignment"][measure]) for c in columns.values()))
-    _row(
+        add_row(table, name, "", *(_mean(c["alignment"][measure]) for c in columns.values()))
+    add_row(
         table,
         "tuned parameters",
         "",
@@ -80,7 +80,7 @@ def figures_tables(card: Card) -> tuple[Table, ...]:
     )
     for reading in figures["steps"]:
         numbers = (reading[name] for name in ("step_size_over_num_examples", "gamma", "largest_other"))
-        _row(
+        add_row(
             steps, f"{reading['layer']}, {reading['head']}", *(f"{n:.4f}" for n in numbers), reading["largest_other_at"]
         )
     return table, steps
@@ -92,12 +92,12 @@ def demo_tables(
     """The losses of some learners beside the closed form of one step of gradient descent, and how well they align with it."""
     loss_table = new_table(f"half-MSE on {num_tasks:,} tasks", "learner", "half-MSE")
     for name, loss in losses.items():
-        _row(loss_table, name, _mean(asdict(loss)))
-    _row(loss_table, f"closed form, η* = {optimum.step_size:.4f}", f"{optimum.half_mse:.5f}")
+        add_row(loss_table, name, _mean(asdict(loss)))
+    add_row(loss_table, f"closed form, η* = {optimum.step_size:.4f}", f"{optimum.half_mse:.5f}")
     num_aligned = next(iter(alignments.values())).num_tasks
     alignment_table = new_table(f"alignment with one step of GD on {num_aligned:,} tasks", "learner", *ALIGNMENT)
     for name, measured in alignments.items():
-        _row(alignment_table, name, *(_mean(asdict(measured)[measure]) for measure in ALIGNMENT.values()))
+        add_row(alignment_table, name, *(_mean(asdict(measured)[measure]) for measure in ALIGNMENT.values()))
     return loss_table, alignment_table
 
 
@@ -105,13 +105,13 @@ def identification_tables(identification: Identification) -> tuple[Table, ...]:
     """The verdict, and every candidate with the shares of predictions / sensitivities that it explains on each distribution."""
     verdict = new_table("", "", "")
     verdict.show_header = False
-    _row(verdict, "runs", identification.verdict or "none of these")
-    _row(verdict, "because", identification.reason)
+    add_row(verdict, "runs", identification.verdict or "none of these")
+    add_row(verdict, "because", identification.reason)
     if identification.ranking and identification.verdict == identification.ranking[0].name:
-        _row(verdict, "its parameters, fitted", _parameters(identification.ranking[0].parameters))
-        _row(verdict, "the best for the task", _parameters(identification.best_for_task))
+        add_row(verdict, "its parameters, fitted", _parameters(identification.ranking[0].parameters))
+        add_row(verdict, "the best for the task", _parameters(identification.best_for_task))
     for name, reason in identification.skipped.items():
-        _row(verdict, f"{name} was left out", reason)
+        add_row(verdict, f"{name} was left out", reason)
     if not identification.ranking:
         return (verdict,)
     distributions = [agreement.distribution for agreement in identification.ranking[0].agreements]
@@ -125,7 +125,7 @@ def identification_tables(identification: Identification) -> tuple[Table, ...]:
             _share(mean) if mean.standard_error is None else f"{_share(mean)} ± {mean.standard_error:.2g}"
             for mean in (candidate.score, candidate.behind)
         ]
-        _row(ranking, candidate.name, *means, *pairs, _parameters(candidate.parameters))
+        add_row(ranking, candidate.name, *means, *pairs, _parameters(candidate.parameters))
     return verdict, ranking
 
 
@@ -142,7 +142,7 @@ def blocks_table(shares: Sequence[BlockShares]) -> Table:
             for row in range(2)
             for column in range(2)
         ]
-        _row(table, f"{share.layer}, {share.head}", *cells)
+        add_row(table, f"{share.layer}, {share.head}", *cells)
     return table
 
 
@@ -172,9 +172,9 @@ def new_table(title: str, *columns: str) -> Table:
     return table
 
 
-def _row(table: Table, *cells: str) -> None:
+def add_row(table: Table, *cells: str) -> None:
     """Add a row of plain text: nothing in it is markup."""
-    table.add_row(*map(Text, cells))
+    table.addadd_row(*map(Text, cells))
 
 
 def _ratio(part: float | None, whole: float | None) -> str:
