@@ -42,7 +42,7 @@ def first_devices(number: int = 1) -> tuple[Device, ...]:
 
 def split_cpu(number: int) -> None:
     """Make at least `number` devices of the CPU; where JAX has started, there are as many as there are."""
-    if number > max(1, jax.config.read("jax_num_cpu_devices")):
+    if number > max(1, jax.config.jax_num_cpu_devices):  # pyright: ignore[reportAttributeAccessIssue]
         with suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", number)
 
