@@ -16,7 +16,7 @@ TRANSFORMER = Recipe(
     batch_size=128,
     num_steps=2500,
     log=Every(1000),
-    baselines=("gd-10", "gd++-10"),
+    baselines=("gd-10",),
 )
 
 RECIPES = (
