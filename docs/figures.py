@@ -20,7 +20,7 @@ IN_README = (
     "copying",
     "mlp-lsa-sine",
     "transformer-12-layer-norm",
-    "bidirectional-lstm-4",
+    "lstm-2",
 )
 HEAD = """# The shipped checkpoints
 

@@ -1,14 +1,20 @@
 """Reproductions as tables and as the page `docs/reproduction.md`."""
 
+import json
 import math
 from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
+from ..zoo.files import write_atomically
 from .alignment import Mean
-from .reproduction import Finding, Reproduction, Result
+from .reproduction import Reproduction, Result
 from .tables import add_row, new_table
 
+PAGE = "reproduction.md"
+Record = dict[str, Any]
 HEAD = """# Reproduction
 
 What the source texts claim, beside what `iclzoo` measures. Made by `iclzoo reproduce --all -o docs`, from the shipped checkpoints;
@@ -25,49 +31,87 @@ def results_table(results: Iterable[Result]) -> Table:
     return table
 
 
-def findings_table(reproduction: Reproduction) -> Table:
-    """One result: a row for each number, and the verdict."""
-    table = new_table(f"{reproduction.result.id}: {reproduction.result.claim}", "", "published", "ours", "bar", "holds")
-    for row in map(cells, reproduction.outcome.findings):
+def record(reproduction: Reproduction) -> Record:
+    """A reproduction as JSON holds it: all that the page says of it."""
+    result, outcome = reproduction.result, reproduction.outcome
+    findings = [
+        {
+            "what": finding.what,
+            "published": finding.published,
+            "value": finding.ours.value,
+            "standard_error": finding.ours.standard_error,
+            "bar": str(finding.bar),
+            "holds": finding.holds,
+        }
+        for finding in outcome.findings
+    ]
+    return {
+        "id": result.id,
+        "claim": result.claim,
+        "source": result.source,
+        "checkpoints": list(result.checkpoints),
+        "conditions": outcome.conditions,
+        "findings": findings,
+        "reproduced": reproduction.reproduced,
+        "verdict": reproduction.verdict,
+        "because": result.because,
+    }
+
+
+def write_page(folder: Path, ids: Iterable[str], reproduction: Reproduction) -> Path:
+    """Write a reproduction to `reproduction/ID.json` in a folder, and the page of all of `ids` that are there, in their order."""
+    records = folder / "reproduction"
+    own = json.dumps(record(reproduction), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_atomically(records / f"{reproduction.result.id}.json", own.encode())
+    there = [records / f"{id}.json" for id in ids if (records / f"{id}.json").exists()]
+    write_atomically(folder / PAGE, page([json.loads(path.read_text()) for path in there]).encode())
+    return folder / PAGE
+
+
+def findings_table(record: Record) -> Table:
+    """One result: a row for each number."""
+    table = new_table(f"{record['id']}: {record['claim']}", "", "published", "ours", "bar", "holds")
+    for row in map(cells, record["findings"]):
         add_row(table, *row)
     return table
 
 
-def page(reproductions: Sequence[Reproduction]) -> str:
+def page(records: Sequence[Record]) -> str:
     """The whole document: a line for each result, then each with its numbers and its picture."""
     overview = ["| result | claim | verdict |", "|---|---|---|"]
-    for one in reproductions:
-        verdict = "reproduced" if one.reproduced else "**differs**"
-        overview.append(f"| [{one.result.id}](#{one.result.id}) | {one.result.claim} | {verdict} |")
-    return "\n".join([HEAD, *overview, "", *map(section, reproductions)])
+    for one in records:
+        verdict = "reproduced" if one["reproduced"] else "**differs**"
+        overview.append(f"| [{one['id']}](#{one['id']}) | {one['claim']} | {verdict} |")
+    return "\n".join([HEAD, *overview, "", *map(section, records)])
 
 
-def section(one: Reproduction) -> str:
+def section(one: Record) -> str:
     """One result of the document."""
-    result = one.result
     rows = ["| | published | ours | bar | holds |", "|---|---|---|---|---|"]
-    rows += [f"| {' | '.join(cells(finding))} |" for finding in one.outcome.findings]
+    rows += [f"| {' | '.join(cells(finding))} |" for finding in one["findings"]]
+    checkpoints = ", ".join(f"`{name}`" for name in one["checkpoints"]) or "no checkpoint"
     return "\n".join(
         [
-            f"## {result.id}",
+            f"## {one['id']}",
             "",
-            f"{result.claim} *{result.source}.*",
+            f"{one['claim']} *{one['source']}.*",
             "",
-            f"Measured on {', '.join(f'`{name}`' for name in result.checkpoints) or 'no checkpoint'}: {one.outcome.conditions}.",
+            f"Measured on {checkpoints}: {one['conditions']}.",
             "",
             *rows,
             "",
-            f"**Verdict: {one.verdict}**" + (f" {result.because}" if one.reproduced and result.because else ""),
+            f"**Verdict: {one['verdict']}**" + (f" {one['because']}" if one["reproduced"] and one["because"] else ""),
             "",
-            f"![{result.id}](reproduction/{result.id}.png)",
+            f"![{one['id']}](reproduction/{one['id']}.png)",
             "",
         ]
     )
 
 
-def cells(finding: Finding) -> tuple[str, str, str, str, str]:
+def cells(finding: Record) -> tuple[str, str, str, str, str]:
     """A finding as the cells of a row."""
-    return finding.what, finding.published, number(finding.ours), str(finding.bar), "yes" if finding.holds else "no"
+    ours = number(Mean(finding["value"], finding["standard_error"]))
+    return finding["what"], finding["published"], ours, finding["bar"], "yes" if finding["holds"] else "no"
 
 
 def number(mean: Mean) -> str:

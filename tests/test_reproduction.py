@@ -10,7 +10,7 @@ from test_training import TINY
 
 from iclzoo.inspect.alignment import Mean
 from iclzoo.inspect.reproduction import Bar, Finding, Outcome, Reproduction, Result, Shelf, percent, reproduce
-from iclzoo.inspect.reproduction_page import cells, number, section
+from iclzoo.inspect.reproduction_page import cells, number, record, section, write_page
 from iclzoo.inspect.result_book import list_results, result
 from iclzoo.train.recipe_book import list_recipes
 from iclzoo.zoo.checkpoint import list_checkpoints
@@ -40,7 +40,7 @@ def test_the_document_holds_every_result():
 def test_the_document_is_what_the_command_gives(id):
     """The same rows and verdict; numbers up to what float32 leaves open between machines."""
     (written,) = re.findall(rf"^## {id}\n.*?(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-    fresh = section(reproduce(result(id)))
+    fresh = section(record(reproduce(result(id))))
     words, figures = (re.sub(r"-?\d[\d.]*", "#", text).split() for text in (written, fresh))
     assert words == figures
     for ours, theirs in zip(*(re.findall(r"-?\d[\d.]*", text) for text in (written, fresh)), strict=True):
@@ -66,7 +66,7 @@ def test_the_verdict_names_what_differs_and_why():
     assert reproduce(one).verdict == "reproduced"
     other = replace(one, measure=lambda shelf: outcome(1.5, 0.5, None), because="It is less.")
     assert reproduce(other).verdict == "differs in: number 1; number 2. It is less."
-    assert "**Verdict: differs" in section(Reproduction(other, outcome(0.5)))
+    assert "**Verdict: differs" in section(record(Reproduction(other, outcome(0.5))))
 
 
 def test_numbers_have_the_digits_that_mean_something():
@@ -74,7 +74,16 @@ def test_numbers_have_the_digits_that_mean_something():
     assert number(Mean(12.3456, None)) == "12.35"
     assert number(Mean(None, None)) == "undefined"
     assert number(percent(Mean(0.0123, 0.001), of=0.5)) == "2.46 ± 0.20"
-    assert cells(Finding("a", "b", Mean(0.5, None), Bar(low=1))) == ("a", "b", "0.5", "≥ 1", "no")
+    finding = {"what": "a", "published": "b", "value": 0.5, "standard_error": None, "bar": "≥ 1", "holds": False}
+    assert cells(finding) == ("a", "b", "0.5", "≥ 1", "no")
+
+
+def test_a_page_holds_what_was_reproduced_so_far(tmp_path):
+    ids = ("first", "second", "third")
+    for id in ("third", "first", "third"):
+        one = Result(id=id, claim="It is one.", source="nobody", checkpoints=(), measure=lambda shelf: outcome(1.5))
+        page = write_page(tmp_path, ids, reproduce(one)).read_text()
+    assert re.findall(r"^## (.*)$", page, re.MULTILINE) == ["first", "third"]
 
 
 def test_unknown_results_get_the_closest():

@@ -146,10 +146,14 @@ def _cosines(learners: tuple[Learner, ...], prompt: Prompt, _: Array) -> tuple[A
 def _tuned(algorithm: Callable[[Array], Learner], start: tuple[float, ...]) -> Learner:
     """The algorithm with the positive parameters that lower its half-MSE the most, by Nelder and Mead's method from `start`."""
     tasks = TASK.sample_batch(jr.key(0), NUM_TUNING_TASKS)
-    loss = jax.jit(lambda theta: half_mse(algorithm(jnp.exp(theta)), *tasks))
-    found: Any = minimize(
-        lambda theta: float(loss(theta)), np.log(start), method="Nelder-Mead", options={"xatol": 1e-3}
-    )
+    loss = jax.jit(
+        lambda theta, *tasks: half_mse(algorithm(jnp.exp(theta)), *tasks)
+    )  # tasks as constants would be folded
+
+    def at(theta: np.ndarray) -> float:
+        return float(loss(theta, *tasks))
+
+    found: Any = minimize(at, np.log(start), method="Nelder-Mead", options={"xatol": 1e-3})
     return algorithm(jnp.exp(found.x))
 
 

@@ -7,13 +7,12 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
 from ...train.baselines import best_baseline, fitted_baseline
 from ...train.tasks import LinearRegression
 from ...zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
-from ...zoo.prompt import Learner, Prompt
+from ...zoo.prompt import Learner
 from ..alignment import Mean, alignment
 from ..curves_plot import colours, draw_curve, logarithmic_losses
 from ..errors_on_tasks import half_squared_errors
@@ -32,6 +31,7 @@ RECURRENT = ("recurrent-lsa-2", "recurrent-lsa-2-seed-1", "recurrent-lsa-2-seed-
 TASK = LinearRegression()
 NUM_TASKS = 100_000
 ALIGNED_TASKS = 20_000
+TUNING_TASKS = 20_000
 FITTING_TASKS = 2_000
 KEY = jr.key(RESULT_SEED)
 CONDITIONS = "half-MSE on {:,} tasks, N = d = 10, x ~ U(−½, ½)"
@@ -67,8 +67,9 @@ def recurrent(shelf: Shelf) -> Outcome:
 
 def recurrent_ten(shelf: Shelf) -> Outcome:
     """One layer applied ten times beside ten steps of GD, and of the GD++ with one (η, γ) that it is closest to."""
-    model, descent = shelf.load("recurrent-lsa-10"), best_baseline("gd-10", TASK)
-    corrected = fitted_baseline("gd++-10", *_predicted(model))
+    model, descent = shelf.load("recurrent-lsa-10"), _descent(10)
+    prompts, _ = TASK.sample_batch(jr.key(RESULT_SEED + 1), FITTING_TASKS)
+    corrected = fitted_baseline("gd++-10", prompts, jax.vmap(model)(prompts))
     learners = {"gd": descent, "gd++": corrected, "trained": model}
     errors = half_squared_errors(learners, TASK, num_tasks=NUM_TASKS, key=KEY)
     measured = alignment(model, corrected, TASK, num_tasks=ALIGNED_TASKS, key=KEY)
@@ -77,32 +78,40 @@ def recurrent_ten(shelf: Shelf) -> Outcome:
         Finding("trained: from GD++, %", "0", percent_above(errors["trained"], errors["gd++"]), Bar(-5, 5)),
         Finding("trained: sensitivity cosine with GD++", "≈ 1", measured.sensitivity_cosine, Bar(low=0.99)),
     )
-    assert isinstance(descent, GradientDescent)
     assert isinstance(corrected, GradientDescentPlusPlus)
     return Outcome(findings, CONDITIONS.format(NUM_TASKS), _step_by_step_figure(model, descent, corrected))
 
 
 def deep(shelf: Shelf) -> Outcome:
-    """One to five layers beside as many steps of GD, and beside the GD++ they are closest to, with (η, γ) for each step."""
+    """One to five layers beside as many steps of GD, and of GD++ with the (η, γ) of each layer."""
     models = {depth: shelf.load(f"deep-lsa-{depth}") for depth in DEPTHS}
-    descents = {depth: best_baseline(f"gd-{depth}", TASK) for depth in DEPTHS}
-    closest = {k: descents[1] if k == 1 else _closest_steps(model, k) for k, model in models.items()}
+    descents = {depth: _descent(depth) for depth in DEPTHS}
+    corrected = {depth: _layer_steps(model) for depth, model in models.items()}
     learners: dict[str, Learner] = {}
     for depth in DEPTHS:
-        learners |= {f"trained {depth}": models[depth], f"gd {depth}": descents[depth], f"gd++ {depth}": closest[depth]}
+        learners |= {
+            f"trained {depth}": models[depth],
+            f"gd {depth}": descents[depth],
+            f"gd++ {depth}": corrected[depth],
+        }
     errors = half_squared_errors(learners, TASK, num_tasks=NUM_TASKS, key=KEY)
     cosines = {
         beside: [_cosine(models[depth], others[depth]) for depth in DEPTHS]
-        for beside, others in (("gd", descents), ("gd++", closest))
+        for beside, others in (("gd", descents), ("gd++", corrected))
     }
     findings = []
     for place, depth in enumerate(DEPTHS):
         above = percent_above(errors[f"trained {depth}"], errors[f"gd {depth}"])
-        name, beside = f"{depth} layer{'s' * (depth > 1)}", "GD" if depth == 1 else "GD++ of its own (η, γ)"
+        name, beside = f"{depth} layer{'s' * (depth > 1)}", "GD" if depth == 1 else "GD++"
         published, bar = ("0", Bar(-0.3, 0.3)) if depth == 1 else ("below", Bar(high=0))
         findings += [
             Finding(f"{name}: above as many steps of GD, %", published, above, bar),
-            Finding(f"{name}: sensitivity cosine with {beside}", "≈ 1", cosines["gd++"][place], Bar(low=0.99)),
+            Finding(
+                f"{name}: sensitivity cosine with {beside}",
+                "≈ 1",
+                cosines["gd" if depth == 1 else "gd++"][place],
+                Bar(low=0.99),
+            ),
         ]
     return Outcome(tuple(findings), CONDITIONS.format(NUM_TASKS), _deep_figure(errors, cosines))
 
@@ -134,27 +143,19 @@ def _cosine(model: Learner, other: Learner) -> Mean:
     return alignment(model, other, TASK, num_tasks=ALIGNED_TASKS, key=KEY).sensitivity_cosine
 
 
-def _predicted(model: Learner) -> tuple[Prompt, Float[Array, "num_tasks output_dim"]]:
-    """What a model predicts on tasks that nothing is measured on."""
-    prompts, _ = TASK.sample_batch(jr.key(RESULT_SEED + 1), FITTING_TASKS)
-    return prompts, jax.vmap(model)(prompts)
+def _descent(num_steps: int) -> GradientDescent:
+    """Steps of GD with the η that is best on `TUNING_TASKS` tasks."""
+    tuned = fitted_baseline(f"gd-{num_steps}", *TASK.sample_batch(jr.key(RESULT_SEED + 1), TUNING_TASKS))
+    assert isinstance(tuned, GradientDescent)
+    return tuned
 
 
-def _closest_steps(model: Any, num_steps: int) -> GradientDescentPlusPlus:
-    """The GD++ whose predictions are closest to those of a model: fitted to them, or to what each layer does to its tokens.
-
-    The fit to predictions has local minima, and that to layers may add up their errors: the closer of the two is taken.
-    """
-    prompts, predictions = _predicted(model)
+def _layer_steps(model: Any) -> GradientDescentPlusPlus:
+    """The steps of GD++ whose (η, γ) come closest to what each layer of a model does to its tokens."""
     layers = fitted_steps(model, TASK, num_tasks=FITTING_TASKS, key=jr.key(RESULT_SEED + 1)).layers
     etas = [(layer.step_size_over_num_examples.value or 0.0) * TASK.num_examples for layer in layers]
     gammas = [layer.gamma.value or 0.0 for layer in layers]
-    by_layer = GradientDescentPlusPlus(jnp.array(etas), jnp.array(gammas), num_steps=num_steps)
-    by_prediction = fitted_baseline(f"gd++-{num_steps}-free", prompts, predictions)
-    assert isinstance(by_prediction, GradientDescentPlusPlus)
-    return min(
-        (by_prediction, by_layer), key=lambda steps: float(((jax.vmap(steps)(prompts) - predictions) ** 2).mean())
-    )
+    return GradientDescentPlusPlus(jnp.array(etas), jnp.array(gammas), num_steps=len(layers))
 
 
 def _training_figure(place: Any, corrected: Learner, descent: Mean) -> Figure:
@@ -199,7 +200,7 @@ def _deep_figure(errors: Mapping[str, np.ndarray], cosines: Mapping[str, Sequenc
     """Half-MSE and sensitivity cosine against depth."""
     figure = Figure(figsize=(10, 4.0), layout="constrained")
     left, right = figure.subplots(1, 2)
-    names = {"trained": "trained layers", "gd": "GD, one η", "gd++": "closest GD++, free (η, γ)"}
+    names = {"trained": "trained layers", "gd": "GD, one η", "gd++": "GD++, (η, γ) of the layers"}
     styles = dict(zip(names, zip(colours(3), ("-", "-.", "--"), strict=True), strict=True))
     for kind, (colour, style) in styles.items():
         means = [finite_mean(errors[f"{kind} {depth}"]) for depth in DEPTHS]

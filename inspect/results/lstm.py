@@ -47,7 +47,9 @@ def lstm(shelf: Shelf) -> Outcome:
     best_forward = max(aligned[name].sensitivity_cosine.value or 0.0 for name in FORWARD.values())
     findings += [
         Finding(f"both directions: prediction distance, depth {DEPTHS[-1]} over depth 1", "< 1", deeper, Bar(high=1)),
-        Finding(f"both directions, depth {DEPTHS[-1]}: prediction distance", "residual differences", rest, Bar(low=0.03)),
+        Finding(
+            f"both directions, depth {DEPTHS[-1]}: prediction distance", "residual differences", rest, Bar(low=0.03)
+        ),
         Finding("one direction: best sensitivity cosine with GD", "less aligned", exact(best_forward), Bar(high=0.999)),
     ]
     conditions = f"half-MSE on {NUM_TASKS:,} tasks, N = d = 10, x ~ U(−½, ½)"

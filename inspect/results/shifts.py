@@ -276,9 +276,9 @@ RESULTS = (
         source="von Oswald et al. 2023, section 3 and appendix A.2",
         checkpoints=(*SEEDS, *RECURRENT),
         measure=distributions,
-        because="Where inputs are larger than in training, the loss of two steps grows by orders of magnitude and with high powers of η "
-        "and γ, which in the weights are one or two per cent below the best; beside GD++ with the (η, γ) that its weights spell, every layer "
-        "is within the bar.",
+        because="Where inputs are larger than in training, the loss of two steps grows by orders of magnitude and with high powers of "
+        "η and γ, which in the weights are one or two per cent below the best; beside GD++ with the (η, γ) that its weights spell, "
+        "every layer is within the bar.",
     ),
     Result(
         id="damping",

@@ -23,7 +23,7 @@ from .train.losses import half_mse
 from .train.optimiser import Adam
 from .train.recipe import Recipe
 from .train.recipe_book import list_recipes, recipe
-from .train.run import fit
+from .train.run import fit, fit_ensemble
 from .train.step_size import fitted_step_size, optimal_step_size
 from .train.tasks import LinearRegression, SineRegression, Task, TaskPool
 from .train.teachers import GaussianTeacher, PooledTeacher
@@ -95,6 +95,7 @@ __all__ = [
     "best_baseline",
     "create",
     "fit",
+    "fit_ensemble",
     "fitted_step_size",
     "gauge_fixed",
     "gd_plus_plus_lsa",

@@ -216,7 +216,7 @@ def reproduce(
     all_: Annotated[bool, typer.Option("--all", help="every result")] = False,
     list_them: Annotated[bool, typer.Option("--list", help="name the results and what each claims")] = False,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="where pictures go; with --all, also the page reproduction.md")
+        Path, typer.Option("-o", "--output", help="where the page reproduction.md and the pictures go")
     ] = Path("."),
     retrain: Annotated[
         Path | None, typer.Option(help="train the checkpoints anew, in this folder, and measure those")
@@ -233,16 +233,12 @@ def reproduce(
         return
     if not ids and not all_:
         raise typer.BadParameter("name a result, or pass --all; --list names them")
-    chosen = [result(id) for id in (list_results() if all_ else ids or ())]
-    done = []
-    for one in chosen:
+    for one in [result(id) for id in (list_results() if all_ else ids or ())]:
         with working(f"reproducing {one.id}") if retrain is None else nullcontext():
-            done.append(reproduce(one, retrain_in=retrain))
-        show(pages.findings_table(done[-1]), f"{one.id}: {done[-1].verdict}\n")
-        save_figure(done[-1].outcome.figure, output / "reproduction" / f"{one.id}.png")
-    if all_:
-        (output / "reproduction.md").write_text(pages.page(done))
-        say(f"wrote {output / 'reproduction.md'}")
+            reproduction = reproduce(one, retrain_in=retrain)
+        show(pages.findings_table(pages.record(reproduction)), f"{one.id}: {reproduction.verdict}\n")
+        save_figure(reproduction.outcome.figure, output / "reproduction" / f"{one.id}.png")
+        say(f"wrote {pages.write_page(output, list_results(), reproduction)}")
 
 
 @app.command()
