@@ -33,6 +33,7 @@ from iclzoo.train.schedule import Every
 from iclzoo.train.tasks import LinearRegression
 from iclzoo.zoo.checkpoint import CARD_FILE, MODEL_FILE, checkpoint_folder, read_card, read_tensors, step_file
 from iclzoo.zoo.errors import NotACheckpointError
+from iclzoo.zoo.registry import list_models
 from iclzoo.zoo.tensors import from_bytes
 
 RECIPE = Recipe(
@@ -113,6 +114,7 @@ class Killer:
 
     def __init__(self, work: Path, cache: Path):
         self.work, self.cache = work, cache
+        list_models()  # imported here once, not by every child: all train by the same code
         assert Child(work / "reference", cache).ended(600)  # this one fills the cache
         shutil.rmtree(work / "reference")
         began = time.monotonic()

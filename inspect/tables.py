@@ -174,7 +174,7 @@ def new_table(title: str, *columns: str) -> Table:
 
 def add_row(table: Table, *cells: str) -> None:
     """Add a row of plain text: nothing in it is markup."""
-    table.addadd_row(*map(Text, cells))
+    table.add_row(*map(Text, cells))
 
 
 def _ratio(part: float | None, whole: float | None) -> str:
