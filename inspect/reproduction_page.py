@@ -38,8 +38,8 @@ def record(reproduction: Reproduction) -> Record:
         {
             "what": finding.what,
             "published": finding.published,
-            "value": finding.ours.value,
-            "standard_error": finding.ours.standard_error,
+            "value": _finite(finding.ours.value),
+            "standard_error": _finite(finding.ours.standard_error),
             "bar": str(finding.bar),
             "holds": finding.holds,
         }
@@ -56,6 +56,11 @@ def record(reproduction: Reproduction) -> Record:
         "verdict": reproduction.verdict,
         "because": result.because,
     }
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no NaN: what is not finite is undefined."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def write_page(folder: Path, ids: Iterable[str], reproduction: Reproduction) -> Path:
