@@ -1,6 +1,6 @@
 """Several layers and several steps: von Oswald et al. 2023, Figure 3 and appendix A.10; Rossi et al. 2024."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -30,7 +30,7 @@ from .context import CONTEXT_AND_DEPTH, DEPTHS, percent_above
 RECURRENT = ("recurrent-lsa-2", "recurrent-lsa-2-seed-1", "recurrent-lsa-2-seed-2")
 TASK = LinearRegression()
 NUM_TASKS = 100_000
-ALIGNED_TASKS = 20_000
+ALIGNED_TASKS = 10_000
 TUNING_TASKS = 20_000
 FITTING_TASKS = 2_000
 KEY = jr.key(RESULT_SEED)
@@ -86,34 +86,30 @@ def deep(shelf: Shelf) -> Outcome:
     """One to five layers beside as many steps of GD, and of GD++ with the (η, γ) of each layer."""
     models = {depth: shelf.load(f"deep-lsa-{depth}") for depth in DEPTHS}
     descents = {depth: _descent(depth) for depth in DEPTHS}
-    corrected = {depth: _layer_steps(model) for depth, model in models.items()}
-    learners: dict[str, Learner] = {}
-    for depth in DEPTHS:
-        learners |= {
-            f"trained {depth}": models[depth],
-            f"gd {depth}": descents[depth],
-            f"gd++ {depth}": corrected[depth],
-        }
-    errors = half_squared_errors(learners, TASK, num_tasks=NUM_TASKS, key=KEY)
-    cosines = {
-        beside: [_cosine(models[depth], others[depth]) for depth in DEPTHS]
-        for beside, others in (("gd", descents), ("gd++", corrected))
+    corrected = {depth: _layer_steps(model) for depth, model in models.items() if depth > 1}
+    errors = {
+        kind: half_squared_errors(_named(learners), TASK, num_tasks=NUM_TASKS, key=KEY)
+        for kind, learners in (("trained", models), ("gd", descents), ("gd++", corrected))
     }
-    findings = []
-    for place, depth in enumerate(DEPTHS):
-        above = percent_above(errors[f"trained {depth}"], errors[f"gd {depth}"])
-        name, beside = f"{depth} layer{'s' * (depth > 1)}", "GD" if depth == 1 else "GD++"
-        published, bar = ("0", Bar(-0.3, 0.3)) if depth == 1 else ("below", Bar(high=0))
+    cosines = {
+        kind: {depth: _cosine(models[depth], other) for depth, other in others.items()}
+        for kind, others in (("gd", descents), ("gd++", corrected))
+    }
+    above = {depth: percent_above(errors["trained"][str(depth)], errors["gd"][str(depth)]) for depth in DEPTHS}
+    findings = [
+        Finding("1 layer: above one step of GD, %", "0", above[1], Bar(-0.3, 0.3)),
+        Finding("1 layer: sensitivity cosine with GD", "≈ 1", cosines["gd"][1], Bar(low=0.99)),
+    ]
+    for depth, cosine in cosines["gd++"].items():
         findings += [
-            Finding(f"{name}: above as many steps of GD, %", published, above, bar),
-            Finding(
-                f"{name}: sensitivity cosine with {beside}",
-                "≈ 1",
-                cosines["gd" if depth == 1 else "gd++"][place],
-                Bar(low=0.99),
-            ),
+            Finding(f"{depth} layers: above as many steps of GD, %", "below", above[depth], Bar(high=0)),
+            Finding(f"{depth} layers: sensitivity cosine with GD++", "≈ 1", cosine, Bar(low=0.99)),
         ]
     return Outcome(tuple(findings), CONDITIONS.format(NUM_TASKS), _deep_figure(errors, cosines))
+
+
+def _named(learners: Mapping[int, Learner]) -> dict[str, Learner]:
+    return {str(depth): learner for depth, learner in learners.items()}
 
 
 def naive_interpolation(shelf: Shelf) -> Outcome:
@@ -144,7 +140,7 @@ def _cosine(model: Learner, other: Learner) -> Mean:
 
 
 def _descent(num_steps: int) -> GradientDescent:
-    """Steps of GD with the η that is best on `TUNING_TASKS` tasks."""
+    """Steps of GD with one η, the best of all on `TUNING_TASKS` tasks."""
     tuned = fitted_baseline(f"gd-{num_steps}", *TASK.sample_batch(jr.key(RESULT_SEED + 1), TUNING_TASKS))
     assert isinstance(tuned, GradientDescent)
     return tuned
@@ -196,20 +192,18 @@ def _step_by_step_figure(model: Any, descent: GradientDescent, corrected: Gradie
     return figure
 
 
-def _deep_figure(errors: Mapping[str, np.ndarray], cosines: Mapping[str, Sequence[Mean]]) -> Figure:
+def _deep_figure(errors: Mapping[str, Mapping[str, np.ndarray]], cosines: Mapping[str, Mapping[int, Mean]]) -> Figure:
     """Half-MSE and sensitivity cosine against depth."""
     figure = Figure(figsize=(10, 4.0), layout="constrained")
     left, right = figure.subplots(1, 2)
     names = {"trained": "trained layers", "gd": "GD, one η", "gd++": "GD++, (η, γ) of the layers"}
-    styles = dict(zip(names, zip(colours(3), ("-", "-.", "--"), strict=True), strict=True))
-    for kind, (colour, style) in styles.items():
-        means = [finite_mean(errors[f"{kind} {depth}"]) for depth in DEPTHS]
-        draw_curve(left, DEPTHS, means, color=colour, linestyle=style, marker="o", markersize=4, label=names[kind])
-    for kind, means in cosines.items():
-        colour, style = styles[kind]
-        label = f"with {names[kind]}"
-        draw_curve(right, DEPTHS, means, color=colour, linestyle=style, marker="o", markersize=4, label=label)
-    logarithmic_losses(left, [values.mean() for values in errors.values()])
+    for colour, line, (kind, name) in zip(colours(3), ("-", "-.", "--"), names.items(), strict=True):
+        style = {"color": colour, "linestyle": line, "marker": "o", "markersize": 4}
+        depths, means = [int(depth) for depth in errors[kind]], [finite_mean(e) for e in errors[kind].values()]
+        draw_curve(left, depths, means, label=name, **style)
+        if kind in cosines:
+            draw_curve(right, list(cosines[kind]), list(cosines[kind].values()), label=f"with {name}", **style)
+    logarithmic_losses(left, [values.mean() for by_depth in errors.values() for values in by_depth.values()])
     for ax, label in ((left, "half-MSE"), (right, "sensitivity cosine of the trained layers")):
         ax.set(xlabel="layers, or steps", ylabel=label, xticks=DEPTHS)
         ax.legend(frameon=False, fontsize="small")
