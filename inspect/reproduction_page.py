@@ -41,7 +41,7 @@ def record(reproduction: Reproduction) -> Record:
             "value": _finite(finding.ours.value),
             "standard_error": _finite(finding.ours.standard_error),
             "bar": str(finding.bar),
-            "holds": finding.holds,
+            "holds": bool(finding.holds),
         }
         for finding in outcome.findings
     ]
@@ -52,7 +52,7 @@ def record(reproduction: Reproduction) -> Record:
         "checkpoints": list(result.checkpoints),
         "conditions": outcome.conditions,
         "findings": findings,
-        "reproduced": reproduction.reproduced,
+        "reproduced": bool(reproduction.reproduced),
         "verdict": reproduction.verdict,
         "because": result.because,
     }
@@ -60,7 +60,7 @@ def record(reproduction: Reproduction) -> Record:
 
 def _finite(value: float | None) -> float | None:
     """JSON has no NaN: what is not finite is undefined."""
-    return value if value is not None and math.isfinite(value) else None
+    return float(value) if value is not None and math.isfinite(value) else None
 
 
 def write_page(folder: Path, ids: Iterable[str], reproduction: Reproduction) -> Path:
