@@ -137,6 +137,6 @@ def percent(mean: Mean, of: float = 1.0) -> Mean:
     return Mean(None if mean.value is None else mean.value * scale, None if error is None else error * abs(scale))
 
 
-def exact(value: float) -> Mean:
+def exact(value: float | None) -> Mean:
     """A number without an uncertainty of its own."""
-    return Mean(float(value), None)
+    return Mean(None if value is None else float(value), None)
