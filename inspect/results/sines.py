@@ -6,13 +6,13 @@ import jax.random as jr
 import numpy as np
 from matplotlib.figure import Figure
 
+from ...train.losses import over_tasks
 from ...train.recipe_book import recipe
-from ...zoo.algorithms.least_squares import Zero
 from ...zoo.prompt import Learner, Prompt
-from ..alignment import Mean, alignment
+from ..alignment import Mean, alignment, sensitivity
 from ..curves_plot import colours
 from ..errors_on_tasks import half_squared_errors
-from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, percent
+from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
 
 MODEL, CONTROL = "mlp-lsa-sine", "mlp-gradient-descent-sine"
 NUM_TASKS = 100_000
@@ -25,11 +25,12 @@ KEY = jr.key(RESULT_SEED)
 def sines(shelf: Shelf) -> Outcome:
     """A perceptron and an attention layer beside the perceptron that was meta-learned through a step of gradient descent."""
     model, control = shelf.load(MODEL), shelf.load(CONTROL)
-    learners = {MODEL: model, CONTROL: control, "zero": Zero()}
-    errors = half_squared_errors(learners, TASK, num_tasks=NUM_TASKS, key=KEY)
+    errors = half_squared_errors({MODEL: model, CONTROL: control}, TASK, num_tasks=NUM_TASKS, key=KEY)
     measured = alignment(model, control, TASK, num_tasks=NUM_ALIGNMENT_TASKS, key=KEY)
     control_loss = float(errors[CONTROL].mean())
-    unexplained = percent(Mean.of(errors[MODEL]), of=float(errors["zero"].mean()))
+    slopes = np.stack(over_tasks(_slopes, (model, control), TASK, num_tasks=NUM_ALIGNMENT_TASKS, key=KEY))
+    differ = slopes.prod(axis=0) < 0
+    flat = np.abs(slopes[:, differ]).mean() / np.abs(slopes[:, ~differ]).mean()
     excess = percent(Mean.of(errors[MODEL] - errors[CONTROL]), of=control_loss)
     findings = (
         Finding("half-MSE", "≈ 0.001", Mean.of(errors[MODEL]), Bar(high=0.002)),
@@ -37,13 +38,30 @@ def sines(shelf: Shelf) -> Outcome:
         Finding("excess over the control, %", "≈ 0", excess, Bar(-20, 20)),
         Finding("sensitivity cosine with the control", "> 0.95", measured.sensitivity_cosine, Bar(low=0.95)),
         Finding("prediction distance to the control", "close to 0", measured.prediction_distance, Bar(high=0.05)),
-        Finding("half-MSE in % of that of predicting 0", "—", unexplained, Bar(high=5)),
+        Finding(
+            "cosine of the sensitivities of all tasks as one vector",
+            "> 0.95",
+            exact(_joint_cosine(slopes)),
+            Bar(low=0.95),
+        ),
+        Finding("size of the slope where their signs differ, over its size elsewhere", "—", exact(flat), Bar(high=0.5)),
     )
     conditions = (
         f"half-MSE on {NUM_TASKS:,} tasks, N = 10, x ~ U(−5, 5), a ~ U(0.1, 0.5) and ρ ~ U(0, π) independent; "
         f"alignment on {NUM_ALIGNMENT_TASKS:,} of them"
     )
     return Outcome(findings, conditions, _waves_figure({MODEL: model, CONTROL: control}))
+
+
+def _slopes(learners: tuple[Learner, Learner], prompt: Prompt, _: jax.Array) -> tuple[jax.Array, ...]:
+    """∂ŷ/∂x_query of each learner, one number."""
+    return tuple(sensitivity(learner, prompt)[0, 0] for learner in learners)
+
+
+def _joint_cosine(slopes: np.ndarray) -> float:
+    """Σ ab / √(Σ a² Σ b²), the sums over tasks."""
+    first, second = slopes
+    return float(first @ second / np.sqrt((first @ first) * (second @ second)))
 
 
 def _waves_figure(learners: dict[str, Learner]) -> Figure:
@@ -93,5 +111,7 @@ RESULTS = (
         source="von Oswald et al. 2023, Figure 4 and appendix A.7",
         checkpoints=(MODEL, CONTROL),
         measure=sines,
+        because="With one input the sensitivity is one number, and the cosine of a task is +1 or −1: where a wave is nearly flat, small "
+        "differences decide it. Taken over all tasks together, which weighs slopes by their size, the cosine passes its bar.",
     ),
 )
