@@ -39,7 +39,8 @@ def copying(shelf: Shelf) -> Outcome:
         following, other = _values(path, "next"), _values(path, "other")
         losses = np.array([mean.value for mean in path.half_mse], np.float64)
         peak = int(following.argmax())
-        before = int(np.argmax(following >= 0.1 * following.max())) - 1
+        contrast = following - other
+        before = int(np.argmax(contrast >= 0.1 * contrast.max())) - 1
         copied = _crossing(path.steps, following, following.max() / 2)
         learned = _crossing(path.steps, -losses, -(losses[before] + losses[-1]) / 2)
         share = exact(following[peak] / other[peak])
