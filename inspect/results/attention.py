@@ -275,8 +275,8 @@ RESULTS = (
         source="von Oswald et al. 2023, section 3 and appendix A.9",
         checkpoints=("transformer-12", "transformer-12-layer-norm"),
         measure=layer_norm,
-        because="With weights of its own in every layer, and perceptrons between them, the trained model goes beyond twelve steps of GD++ with "
-        "one (η, γ); its sensitivities still point where theirs do, more than where those of GD do.",
+        because="With weights of its own in every layer, and perceptrons between them, the trained model goes beyond twelve steps of GD++ "
+        "with one (η, γ); its sensitivities still point where theirs do, more than where those of GD do.",
     ),
     Result(
         id="temperature",
