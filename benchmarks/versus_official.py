@@ -12,13 +12,14 @@ process, for one layer.
 """
 
 import argparse
-import os
+import json
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +35,7 @@ from iclzoo.train.recipe_book import recipe
 from iclzoo.train.run import evaluate
 from iclzoo.train.step_size import optimal_step_size
 from iclzoo.train.tasks import LinearRegression, SineRegression
+from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
 
 SLOW, FAST = Adam(learning_rate=0.0005, b2=0.98, clip_norm=10.0), Adam(learning_rate=0.001, b2=0.98, clip_norm=10.0)
 
@@ -78,35 +80,48 @@ CASES: dict[str, tuple[Recipe, dict]] = {
 }
 
 
-def official(path: Path, settings: dict) -> Callable[[int], float]:
-    """A function that trains the official code for some steps and returns the seconds it took."""
-    folder = path / "transformers_learn_icl_by_gd"
-    sys.path.insert(0, str(folder if folder.is_dir() else path))
-    jnp.DeviceArray = jax.Array  # removed from JAX; the official code names it in annotations
-    for name in [name for name in sys.modules if name == "src" or name.startswith("src.")]:
-        del sys.modules[name]
-    from src import train  # pyright: ignore[reportMissingImports]
+class Official:
+    """The official code, set up to train one of the cases."""
 
-    config = train.config
-    config.update({"bs": 2048, "lr": 0.001, "grad_clip_value": 10.0, "analyse": False, "deq": True})
-    config.update(settings)
-    train.change_dataloader()
-    optimiser, state, _, rng = train.init()
-    arguments = (config.input_size, config.dataset_size, config.size_distract, config.input_range, config.weight_scale)
+    def __init__(self, path: Path, settings: dict):
+        folder = path / "transformers_learn_icl_by_gd"
+        sys.path.insert(0, str(folder if folder.is_dir() else path))
+        jnp.DeviceArray = jax.Array  # removed from JAX; the official code names it in annotations
+        for name in [name for name in sys.modules if name == "src" or name.startswith("src.")]:
+            del sys.modules[name]
+        from src import train  # pyright: ignore[reportMissingImports]
 
-    def run(num_steps: int) -> float:
-        nonlocal state, rng
+        self.train, config = train, train.config
+        config.update({"bs": 2048, "lr": 0.001, "grad_clip_value": 10.0, "analyse": False, "deq": True})
+        config.update(settings)
+        train.change_dataloader()
+        self.batch_size = config.bs
+        self.sizes = (
+            config.input_size,
+            config.dataset_size,
+            config.size_distract,
+            config.input_range,
+            config.weight_scale,
+        )
+        self.optimiser, self.state, _, self.rng = train.init()
+
+    def tasks(self, key: Any, number: int) -> Any:
+        return self.train.data_creator(jax.random.split(key, num=number), *self.sizes)
+
+    def __call__(self, num_steps: int) -> float:
+        """Train for some steps; the seconds it took."""
         began = time.perf_counter()
         for _ in range(num_steps):
-            rng, data_rng = jax.random.split(rng)
-            data = train.data_creator(jax.random.split(data_rng, num=config.bs), *arguments)
-            state, _ = train.update(state, data, optimiser)
-        jax.block_until_ready(state.params)
+            self.rng, key = jax.random.split(self.rng)
+            self.state, _ = self.train.update(self.state, self.tasks(key, self.batch_size), self.optimiser)
+        jax.block_until_ready(self.state.params)
         return time.perf_counter() - began
 
-    run.evaluate = lambda data: float(train.predict_test.apply(state.params, rng, data, False)[0])
-    run.creator = lambda key, num: train.data_creator(jax.random.split(key, num=num), *arguments)
-    return run
+    def evaluation_tasks(self) -> Any:
+        return self.tasks(jax.random.key_data(jax.random.key(5)), 10_000)
+
+    def evaluate(self, tasks: Any) -> float:
+        return float(self.train.predict_test.apply(self.state.params, self.rng, tasks, False)[0])
 
 
 def ours(recipe: Recipe, devices: int) -> Callable[[int], float]:
@@ -129,7 +144,7 @@ def ours(recipe: Recipe, devices: int) -> Callable[[int], float]:
 def speeds(path: Path, case: str, turns: int, seconds: float, devices: int) -> tuple[list[float], list[float]]:
     """Steps per second of the official code and of ours, in each turn."""
     chosen, settings = CASES[case]
-    runs = official(path, settings), ours(chosen, devices)
+    runs = Official(path, settings), ours(chosen, devices)
     for run in runs:
         run(3)  # compile
     lengths = [max(3, int(seconds * 10 / run(10))) for run in runs]
@@ -138,29 +153,65 @@ def speeds(path: Path, case: str, turns: int, seconds: float, devices: int) -> t
     return list(theirs), list(own)
 
 
-def time_to_quality(path: Path, whose: str) -> float:
-    """Seconds from the start of this process until a layer is within 0.5 % of the optimum on 10,000 tasks, on the same tasks."""
-    began = time.perf_counter()
-    fast = recipe("lsa-fast")
+def time_to_quality(path: Path, whose: str, target: float, began: float) -> dict[str, float]:
+    """Where the seconds went, since the process was started, until a layer had a half-MSE of `target` on 10,000 tasks."""
+    clock = {"imports": time.time() - began}
+
+    def timed(part: str, work: Callable, *arguments: Any) -> Any:
+        start = time.perf_counter()
+        value = jax.block_until_ready(work(*arguments))
+        clock[part] = clock.get(part, 0.0) + time.perf_counter() - start
+        return value
+
     if whose == "ours":
-        advance, state = compile_advance(fast, Team(first_devices())), start(fast)
-        descent = iclzoo_optimum(fast)
-        while evaluate(state.model, fast) > 1.005 * descent:
-            state, _ = advance(state, int(state.step) + 50)
-        return time.perf_counter() - began
-    run = official(path, {})
-    data = run.creator(jax.random.key_data(jax.random.key(5)), 10_000)
-    target = 1.005 * official_optimum(data)
-    while run.evaluate(data) > target:
-        run(50)
-    return time.perf_counter() - began
+        fast = recipe("lsa-fast")
+        advance = timed("first draw", compile_advance, fast, Team(first_devices()))
+        state = timed("first draw", start, fast)
+        state, _ = timed("first step, compiled", advance, state, 1)
+        loss = timed("first evaluation, compiled", evaluate, state.model, fast)
+        while loss > target:
+            state, _ = timed("steps", advance, state, int(state.step) + 50)
+            loss = timed("evaluations", evaluate, state.model, fast)
+    else:
+        code = timed("imports", Official, path, {})
+        tasks = timed("first draw", code.evaluation_tasks)
+        timed("first step, compiled", code, 1)
+        loss = timed("first evaluation, compiled", code.evaluate, tasks)
+        while loss > target:
+            timed("steps", code, 50)
+            loss = timed("evaluations", code.evaluate, tasks)
+    return clock
 
 
-def iclzoo_optimum(chosen: Recipe) -> float:
+def quality(path: Path, turns: int = 3) -> Table:
+    """The time to quality of both, in turns, each in a process of its own; the optimum is known before the clock starts."""
+    targets = {
+        "official": 1.005 * official_optimum(Official(path, {}).evaluation_tasks()),
+        "ours": 1.005 * own_optimum(),
+    }
+    clocks: dict[str, list[dict[str, float]]] = {whose: [] for whose in targets}
+    for _ in range(turns):
+        for whose, target in targets.items():
+            command = [sys.executable, __file__, "--official", str(path), "--time-to-quality", whose, str(target)]
+            done = subprocess.run([*command, str(time.time())], capture_output=True, text=True, check=True)
+            clocks[whose].append(json.loads(done.stdout.splitlines()[-1]))
+    medians = {
+        whose: {part: statistics.median(clock[part] for clock in runs) for part in runs[0]}
+        for whose, runs in clocks.items()
+    }
+    table = Table("part", "official, s", "iclzoo, s", box=box.MARKDOWN)
+    for part in medians["ours"]:
+        table.add_row(part, *(f"{medians[whose][part]:.2f}" for whose in targets))
+    theirs, own = (statistics.median(sum(clock.values()) for clock in clocks[whose]) for whose in targets)
+    table.add_row("all", f"{theirs:.2f}", f"{own:.2f}")
+    table.caption = f"official / iclzoo: {theirs / own:.1f}"
+    return table
+
+
+def own_optimum() -> float:
     """The half-MSE of one step of gradient descent with η*, on the recipe's evaluation tasks."""
-    import iclzoo
-
-    return evaluate(iclzoo.GradientDescent(optimal_step_size(chosen.task).step_size), chosen)
+    fast = recipe("lsa-fast")
+    return evaluate(GradientDescent(optimal_step_size(fast.task).step_size), fast)
 
 
 def official_optimum(data) -> float:
@@ -182,11 +233,12 @@ def main() -> None:
         "--devices", type=int, default=2, help="ours splits each batch between as many; the official code has one"
     )
     parser.add_argument("--quality", action="store_true", help="also the time to quality of one layer")
-    parser.add_argument("--only-quality-of", choices=["official", "ours"], help=argparse.SUPPRESS)
+    parser.add_argument("--time-to-quality", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     jax.config.update("jax_num_cpu_devices", arguments.devices)
-    if arguments.only_quality_of:
-        print(time_to_quality(arguments.official, arguments.only_quality_of))
+    if arguments.time_to_quality:
+        whose, target, began = arguments.time_to_quality
+        print(json.dumps(time_to_quality(arguments.official, whose, float(target), float(began))))
         return
     console = Console(width=None if sys.stdout.isatty() else 120)
     table = Table("case", "official, steps/s", "iclzoo, steps/s", "ratio", "ratio in the turns", box=box.MARKDOWN)
@@ -202,25 +254,7 @@ def main() -> None:
         )
     console.print(table)
     if arguments.quality:
-        seconds = {
-            whose: [
-                float(
-                    subprocess.run(
-                        [sys.executable, __file__, "--official", str(arguments.official), "--only-quality-of", whose],
-                        capture_output=True,
-                        text=True,
-                        check=True,
-                        env=os.environ,
-                    ).stdout.split()[-1]
-                )
-                for _ in range(3)
-            ]
-            for whose in ("official", "ours")
-        }
-        theirs, own = (statistics.median(seconds[whose]) for whose in ("official", "ours"))
-        console.print(
-            f"time to quality, one layer, cold start: official {theirs:.1f} s, iclzoo {own:.1f} s, ratio {theirs / own:.1f}"
-        )
+        console.print(quality(arguments.official))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ def uninterrupted(standard_promotion):
     [
         (Every(300), 1000, (0, 300, 600, 900, 1000)),
         (Every(250), 1000, (0, 250, 500, 750, 1000)),
+        (Every(250, until=600), 1000, (0, 250, 500, 1000)),
         (Logarithmic(3), 100, (0, 1, 2, 5, 10, 22, 46, 100)),
         (Logarithmic(5), 1, (0, 1)),
         (Ends(), 7, (0, 7)),

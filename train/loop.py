@@ -112,6 +112,22 @@ def mean_over_parts(function: Callable[[Keys], PyTree], keys: Keys, num_parts: i
     return jax.tree.map(lambda leaf: leaf / num_parts, total)
 
 
+def one_by_one(update: Callable) -> Callable:
+    """`update` for each member of an ensemble in turn: the numbers of a training by itself, which a batched product would round anew."""
+
+    def train(models: Any, optimiser_states: PyTree, keys: Key[Array, " members"], step: Int[Array, ""]):
+        arrays, static = eqx.partition((models, optimiser_states), eqx.is_array)
+
+        def one(member: tuple[PyTree, Key[Array, ""]]) -> tuple[PyTree, Float[Array, ""]]:
+            model, optimiser_state, loss = update(*eqx.combine(member[0], static), member[1], step)
+            return eqx.filter((model, optimiser_state), eqx.is_array), loss
+
+        arrays, losses = jax.lax.map(one, (arrays, keys))
+        return *eqx.combine(arrays, static), losses
+
+    return train
+
+
 def compile_advance(recipe: Recipe, team: Team, seeds: Sequence[int] | None = None) -> Advance:
     """The function that trains: compiled once for a whole run, whatever steps it is asked for.
 
@@ -139,7 +155,7 @@ def compile_advance(recipe: Recipe, team: Team, seeds: Sequence[int] | None = No
         key_data, members, train = data_keys[0], (), update
     else:
         key_data, members = jnp.stack(data_keys), (len(seeds),)
-        train = eqx.filter_vmap(update, in_axes=(eqx.if_array(0), eqx.if_array(0), 0, None))
+        train = one_by_one(update)
 
     @eqx.filter_jit
     def run(state: State, until: Int[Array, ""]) -> tuple[State, Float[Array, "max_steps *members"]]:

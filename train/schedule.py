@@ -12,16 +12,19 @@ from ..zoo.errors import ConfigError
 @setting("every")
 @dataclass(frozen=True)
 class Every:
-    """Every `interval` steps: 0, 300, 600, 900, 1000 for 1000 steps and an interval of 300."""
+    """Every `interval` steps, up to `until` where that is given: 0, 300, 600, 900, 1000 for 1000 steps and an interval of 300."""
 
     interval: int
+    until: int | None = None
 
     def __post_init__(self):
-        if self.interval < 1:
-            raise ConfigError(f"interval must be at least 1, got {self.interval}")
+        for name, value in (("interval", self.interval), ("until", self.until)):
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} must be at least 1, got {value}")
 
     def steps(self, num_steps: int) -> tuple[int, ...]:
-        return tuple(sorted({*range(0, num_steps, self.interval), num_steps}))
+        end = num_steps if self.until is None else min(num_steps, self.until + 1)
+        return tuple(sorted({*range(0, end, self.interval), num_steps}))
 
 
 @setting("logarithmic")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from ..schedule import Every
 from ..tasks import LinearRegression, TaskPool
 from ..teachers import GaussianTeacher
 from .one_layer import SETTLING
@@ -16,6 +17,8 @@ _MEAN = replace(
     description=f"Teachers of mean {TEACHER_MEAN:g}, and a query token that starts at zero.",
     reference="Rossi et al. 2024",
     task=_MEAN_TASK,
+    num_steps=5000,
+    log=Every(500),
 )
 
 RECIPES = (

@@ -1,4 +1,4 @@
-"""LSTMs in one direction and in both, of one and of two layers."""
+"""LSTMs in one direction and in both, of one to four layers."""
 
 from ..optimiser import Adam
 from ..recipe import Recipe
@@ -14,11 +14,11 @@ def lstm(model: str, num_layers: int) -> Recipe:
         reference="Rossi et al. 2024",
         model=model,
         hyperparameters={"num_layers": num_layers, "hidden_size": 48},
-        optimiser=Adam(learning_rate=0.01, schedule="cosine", warmup_steps=100, clip_norm=1.0),
+        optimiser=Adam(learning_rate=0.005, schedule="cosine", warmup_steps=100, clip_norm=1.0),
         batch_size=256,
-        num_steps=4000,
-        log=Every(2000),
+        num_steps=5000,
+        log=Every(500),
     )
 
 
-RECIPES = tuple(lstm(model, num_layers) for model in ("lstm", "bidirectional_lstm") for num_layers in (1, 2))
+RECIPES = tuple(lstm(model, num_layers) for model in ("lstm", "bidirectional_lstm") for num_layers in (1, 2, 3, 4))
