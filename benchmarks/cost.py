@@ -1,6 +1,7 @@
 """What training and inspection cost: `python benchmarks/cost.py -o docs/performance.md` (some minutes; on an idle machine).
 
-Every table is measured in one run, its rows in turns, so that what else the machine does falls on all of them; read the ratios.
+Every table is measured in one run, its rows in turns, so that what else the machine does falls on all of them; read the ratios. With
+`--official PATH` the page begins with what `versus_official.py` prints, which says what PATH is and what must be installed.
 """
 
 import os
@@ -93,6 +94,13 @@ def sweep(title: str, what: str, recipes: dict[str, Recipe], note: str = "") -> 
 
 LSA = replace(recipe("lsa"), name="lsa")
 FIVE = replace(recipe("deep-lsa-5"), batch_size=2048)
+CASES = {
+    "one layer": LSA,
+    "two recurrent layers": replace(recipe("recurrent-lsa-2"), batch_size=2048),
+    "five layers": FIVE,
+    "copying": replace(recipe("copying"), batch_size=2048),
+    "sine": replace(recipe("mlp-lsa-sine"), batch_size=2048),
+}
 
 
 def batches() -> str:
@@ -111,15 +119,8 @@ def contexts() -> str:
 
 
 def devices() -> str:
-    cases = {
-        "one layer": LSA,
-        "two recurrent layers": replace(recipe("recurrent-lsa-2"), batch_size=2048),
-        "five layers": FIVE,
-        "copying": recipe("copying"),
-        "sine": replace(recipe("mlp-lsa-sine"), batch_size=2048),
-    }
     rows = []
-    for name, one in cases.items():
+    for name, one in CASES.items():
         single, double = steps_per_second([trainer(one, 1), trainer(one, 2)])
         rows.append((name, f"{single:.1f}", f"{double:.1f}", f"{double / single:.2f}"))
     note = (
@@ -183,15 +184,8 @@ def limits() -> str:
     """Where a step's time goes: the data alone, the loss and its gradient alone, the whole step; beside a large matrix product."""
     big = jr.normal(jr.key(0), (2048, 2048))
     product = jax.jit(lambda a: a @ a)
-    cases = {
-        "one layer": LSA,
-        "two recurrent layers": replace(recipe("recurrent-lsa-2"), batch_size=2048),
-        "five layers": FIVE,
-        "copying": recipe("copying"),
-        "sine": replace(recipe("mlp-lsa-sine"), batch_size=2048),
-    }
     rows = []
-    for name, one in cases.items():
+    for name, one in CASES.items():
         draw = jax.jit(lambda key, one=one: one.task.sample_batch(key, one.batch_size))
         prompts, targets = draw(jr.key(1))
         model = start(one).model
@@ -246,6 +240,15 @@ def recipes() -> str:
     return table("Recipes", ("recipe", "steps", "batch", "steps/s", "s"), rows, note)
 
 
+def beside_official(path: Path) -> str:
+    """What `versus_official.py` prints."""
+    script = Path(__file__).with_name("versus_official.py")
+    command = [sys.executable, str(script), "--official", str(path), "--quality"]
+    tables = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    note = "`python benchmarks/versus_official.py --official PATH --quality`; batch 2048, ours with `--devices 2`."
+    return f"## Beside the official code\n\n{note}\n\n{tables.strip()}\n"
+
+
 PARTS = (batches, depths, contexts, devices, seeds, forward, evaluation, limits, recipes)
 HEAD = """# Performance
 
@@ -257,12 +260,16 @@ ratios within a table were measured side by side.
 def main(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="where the page goes")] = None,
     only: Annotated[list[str] | None, typer.Option(help="a part by name; repeat for more")] = None,
+    official: Annotated[Path | None, typer.Option(help="a checkout of the official code, to measure beside it")] = None,
     evaluate_tasks: Annotated[int | None, typer.Option("--evaluate", hidden=True)] = None,
 ) -> None:
     if evaluate_tasks is not None:
         evaluate(evaluate_tasks)
         return
     page = [HEAD.format(cores=os.cpu_count(), jax=jax.__version__)]
+    if official is not None:
+        page.append(beside_official(official))
+        print(page[-1], flush=True)
     for part in PARTS:
         if not only or part.__name__ in only:
             page.append(part())

@@ -12,6 +12,7 @@ from ..train.recipe_book import list_recipes, recipe
 from ..train.step_size import OneStep
 from ..zoo.card import Card
 from ..zoo.checkpoint import list_checkpoints, read_card
+from ..zoo.errors import CardError
 from ..zoo.registry import list_models, model_class
 from .alignment import Alignment, Mean
 from .figures import ALIGNMENT_TASKS
@@ -39,7 +40,10 @@ def names_table(pattern: str) -> Table:
 
 
 def card_tables(name: str, card: Card) -> tuple[Table, ...]:
-    """A card: what it is, and its figures."""
+    """A card: what it is, and its figures.
+
+    **Raises** `CardError` if the figures have another form than those of `Figures`.
+    """
     table = new_table(name, "", "")
     table.show_header = False
     add_row(table, "description", card.description)
@@ -53,7 +57,15 @@ def card_tables(name: str, card: Card) -> tuple[Table, ...]:
     add_row(table, "steps kept", ", ".join(map(str, card.steps)) or "none")
     add_row(table, "tensors", "\n".join(f"{tensor}: {shape}" for tensor, shape in card.tensors.items()))
     add_row(table, "made with", _call("", card.versions))
-    return (table, *figures_tables(card)) if card.figures else (table,)
+    if not card.figures:
+        return (table,)
+    try:
+        return (table, *figures_tables(card))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CardError(
+            f"the figures on the card of {name} have another form than `iclzoo train` writes ({error!r:.80}); "
+            "iclzoo.inspect.figures.measure_checkpoint writes them anew"
+        ) from None
 
 
 def figures_tables(card: Card) -> tuple[Table, ...]:

@@ -4,11 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from iclzoo.zoo.checkpoint import checkpoint_folder
+from iclzoo.zoo.checkpoint import checkpoint_folder, read_card, write_card
 
 
 def iclzoo(*arguments, cwd=None, **environment):
@@ -132,6 +133,12 @@ def test_a_read_only_folder_is_an_error_of_one_line():
 
 def test_output_that_cannot_be_written():
     assert fails("heatmap", "lsa", "-o", "/proc/iclzoo/lsa.png")
+
+
+def test_figures_of_another_form(folder):
+    for figures in ({"num_tasks": "many", "baselines": {}}, {"baselines": {"gd-1": 3}}, {"num_tasks": 5}):
+        write_card(folder, replace(read_card(folder), figures=figures))
+        assert "the figures on the card" in fails("show", folder)
 
 
 def test_paths_work_from_anywhere(folder, tmp_path):

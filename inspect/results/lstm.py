@@ -12,7 +12,7 @@ from ..curves_plot import colours, draw_curve
 from ..errors_on_tasks import half_squared_errors
 from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact
 
-DEPTHS = (1, 2)
+DEPTHS = (1, 2, 3, 4)
 FORWARD = {depth: f"lstm-{depth}" for depth in DEPTHS}
 BOTH = {depth: f"bidirectional-lstm-{depth}" for depth in DEPTHS}
 ATTENTION = "lsa"
