@@ -124,3 +124,8 @@ def test_two_softmax_heads_are_closer_to_gradient_descent_than_one():
 
 def test_every_checkpoint_has_its_recipe(name):
     assert isinstance(from_config(dict(read_card(name).training)), Recipe)
+
+
+@pytest.mark.parametrize("name", list_checkpoints("copying*"))
+def test_copied_tokens_take_one_step_of_gradient_descent(name):
+    assert 0 < excess(name, "gd-1") < 0.03

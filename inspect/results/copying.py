@@ -22,7 +22,7 @@ SEEDS = ("copying", "copying-seed-1", "copying-seed-2")
 NUM_TASKS = 50_000
 NUM_PATH_TASKS = 4_000  # for the loss at a step
 NUM_NORM_TASKS = 50  # for the norms at a step: Jacobians are large
-COARSE, FINE = 1000, 200  # steps between two points of the path, where the loss does not fall and where it does
+COARSE, FINE = 1000, 100  # steps between two points of the path, where the loss does not fall and where it does
 TASK = LinearRegression()
 KEY = jr.key(RESULT_SEED)
 

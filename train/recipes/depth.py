@@ -61,9 +61,7 @@ def deep_in_context(num_layers: int, num_examples: int) -> Recipe:
         description=f"{num_layers} linear self-attention layers for prompts of {num_examples} examples.",
         reference="Rossi et al. 2024",
         task=LinearRegression(num_examples=num_examples),
-        batch_size=512,
-        num_steps=1500,
-        log=Every(500),
+        num_steps=4000,
         baselines=(f"gd-{num_layers}",),
     )
 
