@@ -203,3 +203,15 @@ def test_recipes_are_found_by_name_and_come_back_from_their_cards():
 def test_bad_settings(config, message):
     with pytest.raises((ConfigError, UnknownNameError), match=message):
         from_config(config)
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_every_recipe_can_be_trained(name):
+    """All that happens before the first step is compiled."""
+    assert callable(compile_advance(recipe(name), Team(first_devices())))
+
+
+def test_known_values_stay():
+    known = replace(recipe("query-init-known"), num_steps=2, batch_size=8, log=Ends(), keep=Ends())
+    model = fit(known, progress=False).model
+    assert np.all(np.asarray(model.W_0.value) == known.initial_values["W_0.value"])

@@ -65,14 +65,18 @@ def member(model: Any, index: int) -> Any:
 
 def initial_model(recipe: Recipe) -> Any:
     """The untrained model: step 0 of the recipe."""
-    key_model, _ = jr.split(jr.key(recipe.seed))
-    model = create(recipe.model, key=key_model, **recipe.hyperparameters)
+    model = _drawn_model(recipe)
     arrays = named_arrays(model)
     for name, value in recipe.initial_values.items():
         if name not in arrays:
             raise ConfigError(f"initial_values: {recipe.model!r} has no array {name!r}; {closest(name, arrays)}")
         arrays[name] = np.full_like(arrays[name], value)
     return fill(model, arrays, f"the recipe {recipe.name}")
+
+
+def _drawn_model(recipe: Recipe) -> Any:
+    key_model, _ = jr.split(jr.key(recipe.seed))
+    return create(recipe.model, key=key_model, **recipe.hyperparameters)
 
 
 def check_prediction(model: Any, recipe: Recipe) -> None:
@@ -94,7 +98,7 @@ def largest_array(recipe: Recipe) -> int:
         sizes = [v.aval.size * v.aval.dtype.itemsize for equation in jaxpr.eqns for v in equation.outvars]
         return max([*inner, *sizes], default=0)
 
-    model = eqx.filter_eval_shape(lambda: initial_model(recipe))
+    model = eqx.filter_eval_shape(lambda: _drawn_model(recipe))
     prompt, _ = eqx.filter_eval_shape(recipe.task.sample, jr.key(0))
     arrays, static = eqx.partition(model, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
     return largest(jax.make_jaxpr(lambda arrays, prompt: eqx.combine(arrays, static)(prompt))(arrays, prompt).jaxpr)
