@@ -212,6 +212,11 @@ def test_every_recipe_can_be_trained(name):
 
 
 def test_known_values_stay():
-    known = replace(recipe("query-init-known"), num_steps=2, batch_size=8, log=Ends(), keep=Ends())
+    known = replace(
+        SHORT,
+        model="lsa",
+        hyperparameters={"query_init": "known", **SHORT.hyperparameters},
+        initial_values={"W_0.value": 2.0},
+    )
     model = fit(known, progress=False).model
     assert np.all(np.asarray(model.W_0.value) == known.initial_values["W_0.value"])
