@@ -39,7 +39,7 @@ SPARSE = Recipe(
     model="sparse_lsa",
     hyperparameters={"input_dim": 5, "num_layers": 3},
     task=_WHITENED,
-    optimiser=replace(DECAYING_ADAM, learning_rate=0.02, clip_norm=1.0),
+    optimiser=replace(DECAYING_ADAM, learning_rate=0.1, b2=0.98, clip_norm=1.0),
     batch_size=2048,
     num_steps=10_000,
     log=Every(1000),
