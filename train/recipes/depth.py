@@ -45,7 +45,7 @@ def deep(num_layers: int) -> Recipe:
         name=f"deep-lsa-{num_layers}",
         description=f"{num_layers} linear self-attention layers with weights of their own.",
         hyperparameters={"num_layers": num_layers, "clip": 10.0 if num_layers > 2 else None},
-        optimiser=replace(DECAYING_ADAM, learning_rate=0.005, clip_norm=10.0),
+        optimiser=replace(DECAYING_ADAM, b2=0.98, clip_norm=10.0),
         num_steps=6000,
         log=Every(1000),
         keep=Ends(),

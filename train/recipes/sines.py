@@ -15,7 +15,7 @@ MLP_LSA = Recipe(
     task=SineRegression(),  # pyright: ignore[reportCallIssue]
     optimiser=Adam(learning_rate=0.003, schedule="cosine", warmup_steps=50, clip_norm=10.0),
     batch_size=1024,
-    num_steps=20_000,
+    num_steps=12_000,
     log=Every(1000),
     baselines=("zero", "nadaraya-watson"),
 )
