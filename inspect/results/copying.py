@@ -162,14 +162,15 @@ RESULTS = (
         source="von Oswald et al. 2023, Figure 5",
         checkpoints=SEEDS,
         measure=copying,
-        because="The line above 3 in the published figure is the derivative by a token's own entries, √10 for the residual stream alone; "
-        "that by the next token rises from 0 to about 1, and to 0.8 in the official code. Copying and learning come together here, within "
-        "some hundreds of steps, in no fixed order: these trainings start from weights of fifteen times the paper's variance and learn three "
-        "times as fast, for from the paper's start one seed of three stayed on the plateau for 20,000 steps; and as the copied label keeps "
-        "growing after the loss has fallen, half of its largest norm comes late. Trained from the paper's start, at a rate of 0.002, two seeds "
-        "had half of the copying 56 and 122 steps before half of the loss by the paper's norm, and 334 and 431 after it by the Frobenius "
-        "norm. Two definitions were changed after the first measurement, which failed: half-way is counted from the plateau, for the "
-        "untrained loss is about 0.9 and not 0.40; and the norms are those of the paper's code, means over a batch in which signs cancel. "
-        "Both are measured the first way too, in the rows that say so.",
+        because="The line above 3 in the published figure is the derivative by a token's own entries, √10 for the residual stream "
+        "alone; that by the next token rises from 0 to about 1, and to 0.8 in the official code. Copying and learning come "
+        "together here, within some hundreds of steps, in no fixed order: these trainings start from weights of fifteen times "
+        "the paper's variance and learn three times as fast, for from the paper's start one seed of three stayed on the plateau"
+        " for 20,000 steps; and as the copied label keeps growing after the loss has fallen, half of its largest norm comes "
+        "late. Trained from the paper's start, at a rate of 0.002, two seeds had half of the copying 56 and 122 steps before "
+        "half of the loss by the paper's norm, and 334 and 431 after it by the Frobenius norm. Two definitions were changed "
+        "after the first measurement, which failed: half-way is counted from the plateau, for the untrained loss is about 0.9 "
+        "and not 0.40; and the norms are those of the paper's code, means over a batch in which signs cancel. Both are measured"
+        " the first way too, in the rows that say so.",
     ),
 )

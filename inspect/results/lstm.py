@@ -121,8 +121,9 @@ RESULTS = (
         source="Rossi et al. 2024",
         checkpoints=(*FORWARD.values(), *BOTH.values(), ATTENTION),
         measure=lstm,
-        because="Trained to the end, LSTMs are not on their way to a step of gradient descent: in both directions, two to four layers have a "
-        "lower half-MSE than the best step, those of one direction come within some per cent of it, and all of them by sensitivities of "
-        "their own, whose cosine with those of the step is 0.93 to 0.95 at every depth. They predict most like it with two layers.",
+        because="Trained to the end, LSTMs are not on their way to a step of gradient descent: in both directions, two to four layers "
+        "have a lower half-MSE than the best step, those of one direction come within some per cent of it, and all of them by "
+        "sensitivities of their own, whose cosine with those of the step is 0.93 to 0.95 at every depth. Those of both "
+        "directions predict most like it with two layers.",
     ),
 )
