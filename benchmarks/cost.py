@@ -246,9 +246,9 @@ def beside_official(path: Path) -> str:
     command = [sys.executable, str(script), "--official", str(path), "--quality"]
     tables = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     note = (
-        "Printed by `python benchmarks/versus_official.py --official PATH --quality`: steps per second at batch 2048, ours with `--devices 2`; "
-        "and the seconds from the start of a process until one layer is within 0.5 % of the optimum. Of ours, all but a second goes to "
-        "importing and compiling, which bound how short it can be: the training itself is twenty times faster."
+        "Printed by `python benchmarks/versus_official.py --official PATH --quality`: steps per second at batch 2048, ours with "
+        "`--devices 2`; and the seconds from the start of a process until one layer is within 0.5 % of the optimum. Of ours, all but the "
+        "steps and the evaluations is importing and compiling, which bounds how short it can be."
     )
     return f"## Beside the official code\n\n{note}\n\n{tables.strip()}\n"
 
@@ -256,8 +256,8 @@ def beside_official(path: Path) -> str:
 PARTS = (batches, depths, contexts, devices, seeds, forward, evaluation, limits, recipes)
 HEAD = """# Performance
 
-Made by `python benchmarks/cost.py --official PATH -o docs/performance.md` on {cores} CPU cores, JAX {jax}, float32. Times depend on the machine;
-ratios within a table were measured side by side.
+Made by `python benchmarks/cost.py --official PATH -o docs/performance.md` on {cores} CPU cores, JAX {jax}, float32. Times depend on
+the machine; ratios within a table were measured side by side.
 """
 
 

@@ -11,7 +11,7 @@ import jax.random as jr
 import numpy as np
 import optax
 from jax.extend.core import jaxprs_in_params
-from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree
+from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, UInt32
 
 from ..zoo.errors import ConfigError, ContractError, closest
 from ..zoo.frozen import trainable
@@ -37,6 +37,7 @@ class State(eqx.Module):
 
 
 Keys = Key[Array, " num_tasks"]
+KeyData = UInt32[Array, "2"]
 # Trains a state up to a later step, `MAX_STEPS` away at most; returns it with the losses of the batches, in order, then NaN.
 Advance = Callable[[State, int], tuple[State, Float[Array, "max_steps *members"]]]
 
@@ -44,9 +45,7 @@ Advance = Callable[[State, int], tuple[State, Float[Array, "max_steps *members"]
 def start(recipe: Recipe, seeds: Sequence[int] | None = None) -> State:
     """The state before the first step: a fresh model from the recipe's seed; with `seeds`, an ensemble of one for each."""
     if seeds is not None:
-        members = [start(recipe) for recipe in members_of(recipe, seeds)]
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *members)
-        return eqx.tree_at(lambda state: state.step, stacked, members[0].step)
+        return stacked([start(recipe) for recipe in members_of(recipe, seeds)])
     model = initial_model(recipe)
     check_prediction(model, recipe)
     parameters = eqx.filter(model, trainable(model))
@@ -58,9 +57,22 @@ def members_of(recipe: Recipe, seeds: Sequence[int] | None) -> tuple[Recipe, ...
     return (recipe,) if seeds is None else tuple(replace(recipe, seed=seed) for seed in seeds)
 
 
-def member(model: Any, index: int) -> Any:
-    """One model of an ensemble's."""
-    return jax.tree.map(lambda leaf: leaf[index] if eqx.is_array(leaf) else leaf, model)
+def member(tree: PyTree, index: int) -> PyTree:
+    """What one member of an ensemble has of a model, or of an optimiser's state."""
+    return jax.tree.map(lambda leaf: leaf[index] if eqx.is_array(leaf) else leaf, tree)
+
+
+@eqx.filter_jit
+def apart(state: State, number: int) -> list[State]:
+    """The states of the `number` members of an ensemble."""
+    return [State(member(state.model, i), member(state.optimiser, i), state.step) for i in range(number)]
+
+
+@eqx.filter_jit
+def stacked(states: Sequence[State]) -> State:
+    """The state of an ensemble of members that are at the same step."""
+    stack = jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *states)
+    return eqx.tree_at(lambda state: state.step, stack, states[0].step)
 
 
 def initial_model(recipe: Recipe) -> Any:
@@ -116,64 +128,52 @@ def mean_over_parts(function: Callable[[Keys], PyTree], keys: Keys, num_parts: i
     return jax.tree.map(lambda leaf: leaf / num_parts, total)
 
 
-def one_by_one(update: Callable) -> Callable:
-    """`update` for each member of an ensemble in turn: the numbers of a training by itself, which a batched product would round anew."""
-
-    def train(models: Any, optimiser_states: PyTree, keys: Key[Array, " members"], step: Int[Array, ""]):
-        arrays, static = eqx.partition((models, optimiser_states), eqx.is_array)
-
-        def one(member: tuple[PyTree, Key[Array, ""]]) -> tuple[PyTree, Float[Array, ""]]:
-            model, optimiser_state, loss = update(*eqx.combine(member[0], static), member[1], step)
-            return eqx.filter((model, optimiser_state), eqx.is_array), loss
-
-        arrays, losses = jax.lax.map(one, (arrays, keys))
-        return *eqx.combine(arrays, static), losses
-
-    return train
-
-
 def compile_advance(recipe: Recipe, team: Team, seeds: Sequence[int] | None = None) -> Advance:
     """The function that trains: compiled once for a whole run, whatever steps it is asked for.
 
     The tasks of step n come from the recipe's seed and n alone, so a run that is cut anywhere and continued is the same run. With
-    `seeds`, an ensemble is trained at once, each member on the tasks of its own seed.
+    `seeds`, an ensemble is trained, each member on the tasks of its own seed: one after the other through the one compiled function,
+    so that each is bit for bit what it is when trained by itself.
     """
     team.check_batch(recipe.batch_size)
     optimiser = recipe.optimiser.build(recipe.num_steps)
     num_parts = team.num_parts(recipe.batch_size, largest_array(recipe))
 
-    def update(model: Any, optimiser_state: PyTree, key_data: PRNGKeyArray, step: Int[Array, ""]):
-        parameters, rest = eqx.partition(model, trainable(model))
+    def update(state: State, data_key: PRNGKeyArray) -> tuple[State, Float[Array, ""]]:
+        parameters, rest = eqx.partition(state.model, trainable(state.model))
 
         def learn_from(keys: Keys) -> tuple[Float[Array, ""], PyTree]:
             prompts, targets = jax.vmap(recipe.task.sample)(team.split(keys))
             return jax.value_and_grad(lambda p: half_mse(eqx.combine(p, rest), prompts, targets))(parameters)
 
-        keys = jr.split(jr.fold_in(key_data, step), recipe.batch_size)
+        keys = jr.split(jr.fold_in(data_key, state.step), recipe.batch_size)
         loss, gradient = mean_over_parts(learn_from, keys, num_parts)
-        updates, optimiser_state = optimiser.update(gradient, optimiser_state, parameters)
-        return eqx.combine(optax.apply_updates(parameters, updates), rest), optimiser_state, loss
-
-    data_keys = [jr.split(jr.key(member.seed))[1] for member in members_of(recipe, seeds)]
-    if seeds is None:
-        key_data, members, train = data_keys[0], (), update
-    else:
-        key_data, members = jnp.stack(data_keys), (len(seeds),)
-        train = one_by_one(update)
+        updates, optimiser_state = optimiser.update(gradient, state.optimiser, parameters)
+        model = eqx.combine(optax.apply_updates(parameters, updates), rest)
+        return State(model, optimiser_state, state.step + 1), loss
 
     @eqx.filter_jit
-    def run(state: State, until: Int[Array, ""]) -> tuple[State, Float[Array, "max_steps *members"]]:
+    def run(state: State, key_data: KeyData, until: Int[Array, ""]) -> tuple[State, Float[Array, " max_steps"]]:
         arrays, static = eqx.partition(state, eqx.is_array)
 
         def body(index, carry):
             arrays, losses = carry
-            state = eqx.combine(arrays, static)
-            model, optimiser_state, loss = train(state.model, state.optimiser, key_data, state.step)
-            state = State(model, optimiser_state, state.step + 1)
+            state, loss = update(eqx.combine(arrays, static), jr.wrap_key_data(key_data))
             return team.copied((eqx.filter(state, eqx.is_array), losses.at[index].set(loss)))
 
-        losses = jnp.full((MAX_STEPS, *members), jnp.nan)
+        losses = jnp.full(MAX_STEPS, jnp.nan)
         arrays, losses = jax.lax.fori_loop(0, until - state.step, body, team.copied((arrays, losses)))
         return eqx.combine(arrays, static), losses
 
-    return lambda state, until: run(team.place(state), jnp.asarray(until, jnp.int32))
+    data_keys = [jr.key_data(jr.split(jr.key(one.seed))[1]) for one in members_of(recipe, seeds)]
+    data_keys = team.place(data_keys)
+
+    def advance(state: State, until: int) -> tuple[State, Float[Array, "max_steps *members"]]:
+        state, step = team.place(state), jnp.asarray(until, jnp.int32)
+        if seeds is None:
+            return run(state, data_keys[0], step)
+        moved = [run(one, key, step) for one, key in zip(apart(state, len(seeds)), data_keys, strict=True)]
+        states, losses = zip(*moved, strict=True)
+        return stacked(states), jnp.stack(losses, axis=1)
+
+    return advance
