@@ -62,7 +62,7 @@ def fit_ensemble(
     resume: bool = False,
     progress: bool = True,
 ) -> list[Fit]:
-    """`fit` for each of several seeds, all trained at once by one compiled program; in the order of `seeds`.
+    """`fit` for each of several seeds, trained together by one compiled program, each bit for bit as by itself; in the order of `seeds`.
 
     With `folder`, each member ends as a checkpoint in `seed-<seed>` within it, as if it had been trained by itself.
 
