@@ -116,7 +116,7 @@ def _grid_figure(
 
 
 def _finish(ax: Axes, errors: Sequence[np.ndarray]) -> None:
-    logarithmic_losses(ax, [values.mean() for values in errors])
+    logarithmic_losses(ax, [values.mean() for values in errors], decades=(10, 0))
     ax.set_ylabel("half-MSE")
     ax.legend(frameon=False, fontsize="small")
 
