@@ -12,7 +12,7 @@ from ..train.recipe import Recipe
 from ..zoo.card import Card, library_versions
 from ..zoo.checkpoint import MODEL_FILE, checkpoint_folder, load, read_card, read_tensors, recorded, step_file
 from ..zoo.config import from_config
-from ..zoo.errors import ConfigError, UnknownNameError, ZooError
+from ..zoo.errors import ConfigError, UnknownNameError, ZooError, said_by
 from ..zoo.tensors import named_arrays
 from .figures import measure
 
@@ -63,7 +63,7 @@ def _attempt(what: str, check: Callable[[], str]) -> Check:
     except (_FailedError, ZooError) as error:
         return Check(what, False, str(error))
     except Exception as error:  # what is checked may be anything
-        return Check(what, False, f"cannot be checked ({type(error).__name__}: {error})")
+        return Check(what, False, f"cannot be checked ({type(error).__name__}: {said_by(error)})")
 
 
 def _check_files(folder: Path, card: Card) -> str:

@@ -23,7 +23,7 @@ from safetensors import SafetensorError
 from ..zoo.card import Card, library_versions
 from ..zoo.checkpoint import checkpoint_files, step_file
 from ..zoo.config import from_config, to_config
-from ..zoo.errors import RunError, ZooError
+from ..zoo.errors import RunError, ZooError, said_by
 from ..zoo.files import remove_unfinished, write_atomically
 from ..zoo.tensors import fill, from_bytes, named_arrays, to_bytes
 from .loop import State, members_of, start
@@ -183,7 +183,7 @@ class RunFolder:
             yield
         except (OSError, SafetensorError, ZooError, ValueError, TypeError, LookupError, RecursionError) as error:
             raise RunError(
-                f"{self.path / file} cannot be resumed from ({error}); start again in another folder"
+                f"{self.path / file} cannot be resumed from ({said_by(error)}); start again in another folder"
             ) from None
 
     def _kept_steps(self) -> list[int]:

@@ -34,6 +34,7 @@ from .errors import (
     UnknownNameError,
     closest,
     enumerated,
+    said_by,
 )
 from .files import recover_folder, replace_folder, write_atomically
 from .registry import create, hyperparameters, model_name
@@ -191,7 +192,9 @@ def read_tensors(folder: Path, file: str, card: Card) -> dict[str, Any]:
     try:
         return from_bytes(data)
     except (SafetensorError, ValueError, OverflowError, MemoryError) as error:
-        raise CorruptFileError(f"{path} is not a safetensors file ({error}); write it again with iclzoo.save") from None
+        raise CorruptFileError(
+            f"{path} is not a safetensors file ({said_by(error)}); write it again with iclzoo.save"
+        ) from None
 
 
 def _read(path: Path) -> bytes:

@@ -7,6 +7,9 @@ if not (__package__ or "").startswith("iclzoo."):
     raise ImportError("this folder is imported as iclzoo.zoo: a second copy of its classes would fit nothing")
 
 
+LONGEST_QUOTE = 300
+
+
 class ZooError(Exception):
     """Anything a user can put right. The command line prints it on one line."""
 
@@ -81,6 +84,12 @@ class PrecisionError(CheckpointError):
 
 class RunError(ZooError):
     """A training run that cannot start, go on, or finish."""
+
+
+def said_by(error: Exception) -> str:
+    """What another library's error says, as one short line of printable text: it may quote whatever a file holds."""
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(error))
+    return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…"
 
 
 def closest(name: str, known: Iterable[str]) -> str:
