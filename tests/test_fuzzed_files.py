@@ -20,7 +20,7 @@ from iclzoo.train.run_folder import LOG_FILE, RUN_FILE, STATE_FILE, RunFolder
 from iclzoo.train.schedule import Every
 from iclzoo.zoo.card import Card
 from iclzoo.zoo.checkpoint import checkpoint_folder, load, read_card, save
-from iclzoo.zoo.errors import CardError, ConfigError, ContractError, NotACheckpointError, RunError, UnknownNameError
+from iclzoo.zoo.errors import CardError, ConfigError, ContractError, NotACheckpointError, RunError, UnknownNameError, said_by
 from iclzoo.zoo.registry import create
 
 ROOT = Path(__file__).parents[1]
@@ -155,3 +155,11 @@ def test_layers_without_arrays_are_no_layers(getkey, monkeypatch):
     )
     with pytest.raises(ContractError, match="call repetitions num_loops"):
         create("recurrent_lsa", key=getkey())
+
+
+def test_what_another_library_says_is_one_short_line():
+    assert said_by(ValueError("no such file")) == "no such file"
+    long = said_by(ValueError("a\x7f\n" + "b" * 5000))
+    assert long.isprintable()
+    assert long.startswith(r"a\x7f\nb")
+    assert len(long) < 310

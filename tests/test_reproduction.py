@@ -29,10 +29,9 @@ def test_each_result_is_a_claim_that_can_be_measured(id):
     assert set(one.checkpoints) <= set(list_checkpoints()) & set(list_recipes())
 
 
-def test_the_document_holds_results_in_their_order():
+def test_the_document_holds_every_result_in_order():
     written = re.findall(r"^## (.*)$", PAGE, re.MULTILINE)
-    assert written == [id for id in list_results() if id in written]
-    assert set(QUICK) < set(written)
+    assert written == list(list_results())
     for id in written:
         assert result(id).claim in PAGE
         assert f"(reproduction/{id}.png)" in PAGE
