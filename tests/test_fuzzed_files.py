@@ -20,7 +20,15 @@ from iclzoo.train.run_folder import LOG_FILE, RUN_FILE, STATE_FILE, RunFolder
 from iclzoo.train.schedule import Every
 from iclzoo.zoo.card import Card
 from iclzoo.zoo.checkpoint import checkpoint_folder, load, read_card, save
-from iclzoo.zoo.errors import CardError, ConfigError, ContractError, NotACheckpointError, RunError, UnknownNameError, said_by
+from iclzoo.zoo.errors import (
+    CardError,
+    ConfigError,
+    ContractError,
+    NotACheckpointError,
+    RunError,
+    UnknownNameError,
+    said_by,
+)
 from iclzoo.zoo.registry import create
 
 ROOT = Path(__file__).parents[1]
