@@ -248,7 +248,7 @@ def beside_official(path: Path) -> str:
     note = (
         "Printed by `python benchmarks/versus_official.py --official PATH --quality`: steps per second at batch 2048, ours with "
         "`--devices 2`; and the seconds from the start of a process until one layer is within 0.5 % of the optimum. Of ours, all but the "
-        "steps and the evaluations is importing and compiling, which bounds how short it can be."
+        "steps and the evaluations is importing and compiling; the last row is the bound that this sets."
     )
     return f"## Beside the official code\n\n{note}\n\n{tables.strip()}\n"
 
