@@ -155,7 +155,7 @@ def speeds(path: Path, case: str, turns: int, seconds: float, devices: int) -> t
 
 def time_to_quality(path: Path, whose: str, target: float, began: float) -> dict[str, float]:
     """Where the seconds went, since the process was started, until a layer had a half-MSE of `target` on 10,000 tasks."""
-    clock = {"imports": time.time() - began}
+    clock = {"imports and first draw": time.time() - began}
 
     def timed(part: str, work: Callable, *arguments: Any) -> Any:
         start = time.perf_counter()
@@ -165,16 +165,16 @@ def time_to_quality(path: Path, whose: str, target: float, began: float) -> dict
 
     if whose == "ours":
         fast = recipe("lsa-fast")
-        advance = timed("first draw", compile_advance, fast, Team(first_devices()))
-        state = timed("first draw", start, fast)
+        advance = timed("imports and first draw", compile_advance, fast, Team(first_devices()))
+        state = timed("imports and first draw", start, fast)
         state, _ = timed("first step, compiled", advance, state, 1)
         loss = timed("first evaluation, compiled", evaluate, state.model, fast)
         while loss > target:
             state, _ = timed("steps", advance, state, int(state.step) + 50)
             loss = timed("evaluations", evaluate, state.model, fast)
     else:
-        code = timed("imports", Official, path, {})
-        tasks = timed("first draw", code.evaluation_tasks)
+        code = timed("imports and first draw", Official, path, {})
+        tasks = timed("imports and first draw", code.evaluation_tasks)
         timed("first step, compiled", code, 1)
         loss = timed("first evaluation, compiled", code.evaluate, tasks)
         while loss > target:
