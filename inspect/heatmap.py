@@ -8,7 +8,7 @@ import numpy as np
 import seaborn as sns
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.colors import LinearSegmentedColormap, Normalize, SymLogNorm
 from matplotlib.figure import Figure
 
 from ..zoo.errors import HeadError, ZooError
@@ -18,6 +18,10 @@ from .weights import Products, fix_gauge, products
 COLOURS = LinearSegmentedColormap.from_list("iclzoo", ["#8f1021", "#dd6f59", "#ffffff", "#5a9bc9", "#0b3a6f"])
 LARGEST_ANNOTATED = 12
 MOST_TICKS = 24
+WIDEST = (
+    20.0  # what the largest weights of two panels may differ by on a linear scale: beyond, the smaller would be white
+)
+DEEPEST = 10_000.0  # a logarithmic scale reaches no further down: rounding stays white
 TALLEST = 200.0  # inches: a figure of many heads has smaller panels
 
 _SIDES = {"W_KQ": ("key side", "query side"), "W_PV": ("output", "input")}
@@ -30,6 +34,7 @@ def product_heatmap(
     product: Literal["W_KQ", "W_PV"],
     labels: Sequence[str] = (),
     limit: float | None = None,
+    linear_until: float | None = None,
     title: str | None = None,
     values: bool = True,
     colour_bar: bool = True,
@@ -37,8 +42,8 @@ def product_heatmap(
 ) -> Axes:
     """One product as a heatmap (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
 
-    Zero is white; colours reach from −`limit` to `limit`, by default the largest entry in size. Small matrices carry their
-    `values`.
+    Zero is white; colours reach from −`limit` to `limit`, by default the largest entry in size, and are logarithmic beyond
+    ±`linear_until`, where that is given. Small matrices carry their `values`.
     All-zero matrices and cells that are not finite are drawn, marked, and warned of.
 
     **Raises** `ZooError` if `matrix` is not square or `labels` do not fit it.
@@ -56,8 +61,7 @@ def product_heatmap(
     sns.heatmap(
         matrix,
         mask=~np.isfinite(matrix),
-        vmin=-limit,
-        vmax=limit,
+        norm=_scale(limit, linear_until),
         cmap=COLOURS,
         annot=np.vectorize(_cell, otypes=[object])(np.nan_to_num(matrix)) if small else None,
         fmt="",
@@ -95,6 +99,8 @@ def heatmap(
 ) -> Figure:
     """W_KQ and W_PV of every layer and head, all on one symmetric scale (figure-level: makes and returns a Figure).
 
+    The scale is logarithmic beyond the largest weight of the faintest panel, where another's is more than `WIDEST` times larger.
+
     With `beside`, a second model with as many layers and heads, such as a construction, is drawn next to it. With `fixed_gauge`, the
     gauge of linear heads is removed and the titles say by which c. `head` picks one head of every layer.
 
@@ -111,7 +117,12 @@ def heatmap(
         for h in _heads(pair[0], head)
         for name, layer in zip(names, pair, strict=False)
     ]
-    limit = symmetric_limit([matrix for _, layer, h in rows for matrix in (layer.W_KQ[h], layer.W_PV[h])])
+    limits = [
+        symmetric_limit([matrix]) for _, layer, h in rows for matrix in (layer.W_KQ[h], layer.W_PV[h]) if matrix.any()
+    ]
+    limit = max(limits, default=1.0)
+    faintest = max(min(limits, default=1.0), limit / DEEPEST)
+    linear_until = faintest if limit > WIDEST * faintest else None
     size = min(0.36 * min(max(len(layer.labels) for layer in read[0]), 24) + 1.0, TALLEST / len(rows))
     figure = Figure(figsize=(2 * size + 0.8, len(rows) * size), layout="constrained")
     axes = figure.subplots(len(rows), 2, squeeze=False)
@@ -122,13 +133,15 @@ def heatmap(
                 product=product,
                 labels=layer.labels,
                 limit=limit,
+                linear_until=linear_until,
                 title=_panel_title(name, product, layer, h, many=len(read[0]) > 1),
                 colour_bar=False,
                 ax=ax,
             )
     bar = figure.colorbar(axes[0, 0].collections[0], ax=axes, shrink=0.6, aspect=30)
     bar.outline.set_visible(False)
-    bar.set_label("weight, gauge fixed" if fixed_gauge else "weight")
+    beyond = "" if linear_until is None else f", logarithmic beyond ±{linear_until:.2g}"
+    bar.set_label(("weight, gauge fixed" if fixed_gauge else "weight") + beyond)
     return figure
 
 
@@ -138,9 +151,15 @@ def symmetric_limit(matrices: Sequence[np.ndarray]) -> float:
     return float(max(sizes, default=0.0)) or 1.0
 
 
+def _scale(limit: float, linear_until: float | None) -> Normalize:
+    if linear_until is None:
+        return Normalize(-limit, limit)
+    return SymLogNorm(linear_until, vmin=-limit, vmax=limit)
+
+
 def _cell(value: float) -> str:
-    """A value with two decimals; "0" where they would say nothing."""
-    return "0" if abs(value) < 0.005 else f"{value:.2f}"
+    """A value with two decimals, fewer where it is large; "0" where they would say nothing."""
+    return "0" if abs(value) < 0.005 else f"{value:.2f}" if abs(value) < 99.5 else f"{value:.0f}"
 
 
 def _heads(layer: Products, head: int | None) -> range:

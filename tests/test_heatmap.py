@@ -9,9 +9,11 @@ import jax.random as jr
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure
 
 from iclzoo.inspect.heatmap import heatmap, product_heatmap
+from iclzoo.zoo.checkpoint import load
 from iclzoo.zoo.constructions.gd import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.registry import create
@@ -114,3 +116,14 @@ def test_large_matrices_carry_no_values():
         warnings.simplefilter("error")
         assert not product_heatmap(np.eye(13), product="W_KQ").texts
     assert len(product_heatmap(np.eye(12), product="W_KQ").texts) == 144
+
+
+def test_panels_of_very_different_size_stay_readable():
+    """A linear scale where the panels are alike; a logarithmic one, and said so, where it would leave some of them white."""
+    linear, logarithmic = heatmap(load("lsa")), heatmap(load("deep-lsa-5"))
+    assert not isinstance(linear.axes[0].collections[0].norm, SymLogNorm)
+    norm = logarithmic.axes[0].collections[0].norm
+    assert isinstance(norm, SymLogNorm)
+    assert norm.vmin == -norm.vmax
+    assert 0.6 < norm(1.0) < 0.9
+    assert "logarithmic beyond" in logarithmic.axes[-1].get_ylabel()
