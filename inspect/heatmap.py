@@ -62,6 +62,8 @@ def product_heatmap(
         matrix,
         mask=~np.isfinite(matrix),
         norm=_scale(limit, linear_until),
+        vmin=-limit,  # the scale's own ends, or seaborn would look for them in a matrix that may have no finite entry
+        vmax=limit,
         cmap=COLOURS,
         annot=np.vectorize(_cell, otypes=[object])(np.nan_to_num(matrix)) if small else None,
         fmt="",
