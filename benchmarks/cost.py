@@ -26,7 +26,7 @@ jax.config.update("jax_num_cpu_devices", 2)
 
 from iclzoo.inspect.means import mean_over_tasks  # noqa: E402 — the devices come first
 from iclzoo.train.devices import Team, first_devices  # noqa: E402
-from iclzoo.train.loop import compile_advance, start  # noqa: E402
+from iclzoo.train.loop import compile_advance, largest_array, mean_over_parts, start  # noqa: E402
 from iclzoo.train.losses import half_mse, squared_error  # noqa: E402
 from iclzoo.train.recipe import Recipe  # noqa: E402
 from iclzoo.train.recipe_book import list_recipes, recipe  # noqa: E402
@@ -190,8 +190,12 @@ def limits() -> str:
         prompts, targets = draw(jr.key(1))
         model = start(one).model
         parameters, rest = eqx.partition(model, trainable(model))
-        gradient = jax.jit(jax.value_and_grad(lambda p, x, y, rest=rest: half_mse(eqx.combine(p, rest), x, y)))
-        flops = gradient.lower(parameters, prompts, targets).compile().cost_analysis()["flops"]
+        whole = jax.value_and_grad(lambda p, x, y, rest=rest: half_mse(eqx.combine(p, rest), x, y))
+        flops = jax.jit(whole).lower(parameters, prompts, targets).compile().cost_analysis()["flops"]
+        num_parts = Team(first_devices()).num_parts(one.batch_size, largest_array(one))
+        gradient = jax.jit(
+            lambda p, x, y, whole=whole, n=num_parts: mean_over_parts(lambda part: whole(p, *part), (x, y), n)
+        )
         run = trainer(one)
         data, arithmetic, peak = seconds_per_call(
             [

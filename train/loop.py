@@ -116,15 +116,17 @@ def largest_array(recipe: Recipe) -> int:
     return largest(jax.make_jaxpr(lambda arrays, prompt: eqx.combine(arrays, static)(prompt))(arrays, prompt).jaxpr)
 
 
-def mean_over_parts(function: Callable[[Keys], PyTree], keys: Keys, num_parts: int) -> PyTree:
-    """The mean of what `function` gives for equal parts of `keys`, one part after the other."""
+def mean_over_parts(function: Callable[[PyTree], PyTree], batch: PyTree, num_parts: int) -> PyTree:
+    """The mean of what `function` gives for equal parts of a batch, one part after the other."""
     if num_parts == 1:
-        return function(keys)
-    parts = keys.reshape(num_parts, -1)
-    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(function, parts[0]))
-    total = jax.lax.fori_loop(
-        0, num_parts, lambda index, total: jax.tree.map(jnp.add, total, function(parts[index])), zero
-    )
+        return function(batch)
+    parts = jax.tree.map(lambda leaf: leaf.reshape(num_parts, -1, *leaf.shape[1:]), batch)
+
+    def of_part(index: Int[Array, ""]) -> PyTree:
+        return function(jax.tree.map(lambda leaf: leaf[index], parts))
+
+    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(of_part, 0))
+    total = jax.lax.fori_loop(0, num_parts, lambda index, total: jax.tree.map(jnp.add, total, of_part(index)), zero)
     return jax.tree.map(lambda leaf: leaf / num_parts, total)
 
 
