@@ -129,6 +129,6 @@ def test_every_checkpoint_has_its_recipe(name):
     assert isinstance(from_config(dict(read_card(name).training)), Recipe)
 
 
-@pytest.mark.parametrize("name", list_checkpoints("copying*"))
+@pytest.mark.parametrize("name", ["copying", "copying-seed-1", "copying-seed-2"])
 def test_copied_tokens_take_one_step_of_gradient_descent(name):
     assert 0 < excess(name, "gd-1") < 0.03

@@ -12,19 +12,22 @@ from ..zoo.errors import ConfigError
 @setting("every")
 @dataclass(frozen=True)
 class Every:
-    """Every `interval` steps, up to `until` where that is given: 0, 300, 600, 900, 1000 for 1000 steps and an interval of 300."""
+    """Every `interval` steps, from `since` on and up to `until` where that is given: 0, 300, 600, 900, 1000 for 1000 steps of 300."""
 
     interval: int
     until: int | None = None
+    since: int = 0
 
     def __post_init__(self):
-        for name, value in (("interval", self.interval), ("until", self.until)):
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} must be at least 1, got {value}")
+        for name, value, least in (("interval", self.interval, 1), ("until", self.until, 1), ("since", self.since, 0)):
+            if value is not None and value < least:
+                raise ConfigError(f"{name} must be at least {least}, got {value}")
+        if self.until is not None and self.until < self.since:
+            raise ConfigError(f"until must not lie before since, got {self.until} and {self.since}")
 
     def steps(self, num_steps: int) -> tuple[int, ...]:
         end = num_steps if self.until is None else min(num_steps, self.until + 1)
-        return tuple(sorted({*range(0, end, self.interval), num_steps}))
+        return tuple(sorted({0, *(step for step in range(0, end, self.interval) if step >= self.since), num_steps}))
 
 
 @setting("logarithmic")

@@ -13,9 +13,9 @@ MLP_LSA = Recipe(
     reference="von Oswald et al. 2023, Figure 4",
     model="mlp_lsa",
     task=SineRegression(),  # pyright: ignore[reportCallIssue]
-    optimiser=Adam(learning_rate=0.003, schedule="cosine", warmup_steps=50, clip_norm=10.0),
+    optimiser=Adam(learning_rate=0.003, schedule="cosine", warmup_steps=50, b2=0.98, clip_norm=10.0),
     batch_size=1024,
-    num_steps=12_000,
+    num_steps=20_000,
     log=Every(1000),
     baselines=("zero", "nadaraya-watson"),
 )
