@@ -176,16 +176,16 @@ RESULTS = (
         checkpoints=SEEDS,
         measure=copying,
         because="The line above 3 in the published figure is the derivative by a token's own entries, √10 for the residual stream "
-        "alone; that by the next token rises from 0 to about 1, and to 0.8 in the official code. By the paper's norm, from its small "
-        "start and at its rate, copying comes before learning in all three trainings, in two of them by less than the 100 steps "
-        "between two points; from larger weights, at three times the rate, both come together, in no fixed order. But only the larger "
-        "start brings every seed to within 3 % of a step of gradient descent: from the small one a seed stays near predicting 0 for "
-        "thousands of steps, its first layer copying a little from every neighbour, and ends well above. By the Frobenius norm of each "
-        "task, in which signs do not cancel, the copied label keeps growing long after the loss has fallen, so that half of its "
-        "largest norm comes late. Three definitions were changed after a first measurement: half-way is counted from predicting 0, for "
-        "the untrained loss is nearly twice that; before, it was counted from where copying stands out, which is later and favoured "
-        "the claim; and the norms are those of the paper's code, means over a batch in which signs cancel. The rows on the Frobenius "
-        "norm and on step 0 are the first definitions. The excess was measured on 50,000 tasks at first, where one seed of the larger "
-        "start stood at its bar.",
+        "alone; that by the next token rises from 0 to about 1, and to 0.8 in the official code. By the paper's norm, from its "
+        "small start and at its rate, copying comes before learning in all three trainings, in two of them by less than the 100 "
+        "steps between two points; from larger weights, at three times the rate, both come together, in no fixed order. But "
+        "only the larger start brings every seed to within 3 % of a step of gradient descent: from the small one a seed stays "
+        "near predicting 0 for thousands of steps, its first layer copying from other tokens nearly as much as from the next, "
+        "and ends well above. By the Frobenius norm of each task, in which signs do not cancel, the copied label keeps growing "
+        "long after the loss has fallen, so that half of its largest norm comes late. Three definitions were changed after a "
+        "first measurement: half-way is counted from predicting 0, for the untrained loss is nearly twice that; before, it was "
+        "counted from where copying stands out, which is later and favoured the claim; and the norms are those of the paper's "
+        "code, means over a batch in which signs cancel. The rows on the Frobenius norm and on step 0 are the first "
+        "definitions. The excess was measured on 50,000 tasks at first, where one seed of the larger start stood at its bar.",
     ),
 )
