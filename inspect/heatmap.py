@@ -18,9 +18,7 @@ from .weights import Products, fix_gauge, products
 COLOURS = LinearSegmentedColormap.from_list("iclzoo", ["#8f1021", "#dd6f59", "#ffffff", "#5a9bc9", "#0b3a6f"])
 LARGEST_ANNOTATED = 12
 MOST_TICKS = 24
-WIDEST = (
-    20.0  # what the largest weights of two panels may differ by on a linear scale: beyond, the smaller would be white
-)
+WIDEST = 20.0  # how far apart the largest weights of two panels may be on a linear scale
 DEEPEST = 10_000.0  # a logarithmic scale reaches no further down: rounding stays white
 TALLEST = 200.0  # inches: a figure of many heads has smaller panels
 

@@ -68,7 +68,7 @@ def copying(shelf: Shelf) -> Outcome:
                 for step in path.steps
             ],
         )
-        learned = _crossing(path.steps[1:], -losses[1:], -(plateau + losses[-1]) / 2)
+        learned = _crossing(path.steps, -losses, -(plateau + losses[-1]) / 2)
         learned_from_start = _crossing(path.steps, -losses, -(losses[0] + losses[-1]) / 2)
         before = path.half_mse[by_paper.before]
         rows = (
