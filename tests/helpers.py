@@ -1,5 +1,7 @@
 """What tests share: the one place for tolerances, and prompts of awkward sizes."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -41,3 +43,15 @@ def trees_equal(left: Any, right: Any) -> bool:
     return same and all(
         jnp.array_equal(a, b, equal_nan=False) and jnp.asarray(a).dtype == jnp.asarray(b).dtype for a, b in pairs
     )
+
+
+def everything(folder: Path) -> dict[str, Any]:
+    """Every entry below a folder: where links lead, what files hold, and when they were changed."""
+    entries = {str(entry.relative_to(folder)): entry for entry in folder.rglob("*")}
+    return {
+        name: (
+            os.readlink(entry) if entry.is_symlink() else entry.is_file() and entry.read_bytes(),
+            entry.lstat().st_mtime_ns,
+        )
+        for name, entry in entries.items()
+    }

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -16,19 +17,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import trees_equal
+from helpers import everything, trees_equal
 from test_cli import fails, succeeds
 from test_training import TINY
 
-from iclzoo.train import run
+from iclzoo.train import run, run_folder
 from iclzoo.train.loop import MAX_STEPS
 from iclzoo.train.optimiser import Adam
 from iclzoo.train.recipe_book import recipe
-from iclzoo.train.run import fit
+from iclzoo.train.run import fit, fit_ensemble
 from iclzoo.train.run_folder import RunFolder
 from iclzoo.train.schedule import Every
-from iclzoo.zoo.checkpoint import list_checkpoints, load, save
+from iclzoo.zoo.checkpoint import list_checkpoints, load, read_card, save, write_card
 from iclzoo.zoo.errors import RunError
+from iclzoo.zoo.files import write_atomically
 from iclzoo.zoo.tensors import from_bytes
 
 ROOT = Path(__file__).parents[1]
@@ -72,8 +74,136 @@ def test_killed_before_its_first_state(tmp_path, uninterrupted):
     """Between any two files that a new run writes."""
     with RunFolder.opened(tmp_path, BRIEF, resume=False):
         pass
-    (tmp_path / "state.safetensors").rename(tmp_path / ".state.safetensors.x.unfinished")
+    (tmp_path / "state.safetensors").rename(tmp_path / ".state.safetensors.0a1b2c3d.unfinished")
     goes_on(tmp_path, uninterrupted)
+
+
+def test_a_start_that_is_refused_changes_nothing(tmp_path):
+    """Neither in a folder of others, nor in one that holds runs, one of them alive, nor in a file."""
+    run, recipe_ = tmp_path / "run", replace(BRIEF, num_steps=8)
+    inside = run / ".state.safetensors.0a1b2c3d.unfinished"
+    with RunFolder.opened(run, recipe_, resume=False):
+        for name in (".state.safetensors.0a1b2c3d.unfinished", ".notes.unfinished", "a.txt", ".lock"):
+            (tmp_path / name).write_text("precious")
+        inside.write_text("what the live run is writing")
+        before = everything(tmp_path)
+        for resume in (False, True):
+            with pytest.raises(RunError, match=r"is not empty \(\.lock, a\.txt, run\) and holds no run"):
+                fit(recipe_, tmp_path, resume=resume, progress=False)
+            with pytest.raises(RunError, match=r"in use by another process|holds a run already"):
+                fit(recipe_, run, resume=resume, progress=False)
+            with pytest.raises(RunError, match=r"cannot write to .*a\.txt: "):
+                fit(recipe_, tmp_path / "a.txt", resume=resume, progress=False)
+        assert everything(tmp_path) == before
+
+
+def test_a_lock_that_is_none_is_not_opened(tmp_path):
+    (tmp_path / ".lock").write_text("precious")
+    with pytest.raises(RunError, match=r"is not empty \(\.lock\)"):
+        fit(BRIEF, tmp_path, progress=False)
+    assert (tmp_path / ".lock").read_text() == "precious"
+
+
+def test_a_run_is_where_its_link_leads(tmp_path, uninterrupted):
+    (tmp_path / "link").symlink_to(tmp_path / "scratch")
+    fit(BRIEF, tmp_path / "link", progress=False)
+    assert (tmp_path / "link").is_symlink()
+    assert trees_equal(load(tmp_path / "scratch"), uninterrupted.model)
+    goes_on(tmp_path / "link", uninterrupted)
+
+
+@pytest.fixture
+def cut_short(tmp_path, monkeypatch, saving_always):
+    """A run that was cut at step 20 of 23."""
+
+    steps = iter(BRIEF.log.steps(BRIEF.num_steps))
+
+    def stop(model):
+        if next(steps) == 20:
+            raise KeyboardInterrupt
+        return {}
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(BRIEF, tmp_path / "cut", probe=stop, progress=False)
+    assert int(from_bytes((tmp_path / "cut" / "state.safetensors").read_bytes())["step"]) == 19
+    return tmp_path / "cut"
+
+
+@pytest.mark.parametrize("kind", ["flipped", "gone", "of another step", "a folder"])
+@pytest.mark.parametrize("name", ["steps/0.safetensors", "steps/10.safetensors", "log.jsonl"])
+def test_what_a_run_has_written_is_not_trusted(kind, name, cut_short):
+    file = cut_short / name
+    data = file.read_bytes()
+    file.unlink()
+    match kind:
+        case "flipped":
+            file.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+        case "of another step":
+            file.write_bytes(
+                (cut_short / "steps" / ("0.safetensors" if "10" in name else "10.safetensors")).read_bytes()
+            )
+        case "a folder":
+            file.mkdir()
+    before = everything(cut_short)
+    with pytest.raises(RunError, match=rf"{name} cannot be resumed from \("):
+        fit(BRIEF, cut_short, resume=True, progress=False)
+    assert everything(cut_short) == before
+
+
+def test_a_foreign_step_is_neither_taken_nor_touched(cut_short, uninterrupted):
+    for name in ("7.safetensors", "99.safetensors", "notes.txt"):
+        (cut_short / "steps" / name).write_text("precious")
+    goes_on(cut_short, uninterrupted)
+    assert read_card(cut_short).steps == (0, 10, 20, 23)
+    assert {path.name for path in cut_short.glob("steps/*") if path.read_bytes() == b"precious"} == {
+        "7.safetensors",
+        "99.safetensors",
+        "notes.txt",
+    }
+
+
+def test_a_finished_run_keeps_its_card(tmp_path, uninterrupted):
+    fit(BRIEF, tmp_path, progress=False)
+    write_card(tmp_path, replace(read_card(tmp_path), description="by hand", figures={"num_tasks": 5}))
+    before = everything(tmp_path)
+    goes_on(tmp_path, uninterrupted)
+    changed = {name for name, entry in everything(tmp_path).items() if entry[0] != before[name][0]}
+    assert not changed
+
+
+def test_a_finished_ensemble_keeps_its_cards(tmp_path):
+    brief = replace(BRIEF, num_steps=8)
+    fit_ensemble(brief, (0, 1), tmp_path, progress=False)
+    write_card(tmp_path / "seed-1", replace(read_card(tmp_path / "seed-1"), description="by hand"))
+    before = everything(tmp_path)
+    fit_ensemble(brief, (0, 1), tmp_path, resume=True, progress=False)
+    assert {name: entry[0] for name, entry in everything(tmp_path).items()} == {n: e[0] for n, e in before.items()}
+
+
+def test_killed_while_it_is_finished(tmp_path, uninterrupted):
+    """Between any two of the files that make a run a checkpoint: it is none yet, and then it is."""
+    for fatal_write in range(6):
+        folder, writes = tmp_path / str(fatal_write), count()
+
+        def write(path, data, writes=writes, fatal_write=fatal_write):
+            if next(writes) >= fatal_write:
+                raise SystemExit
+            write_atomically(path, data)
+
+        with pytest.MonkeyPatch.context() as patch:
+            finish = RunFolder.finish
+            patch.setattr(
+                RunFolder,
+                "finish",
+                lambda *arguments, patch=patch, write=write, finish=finish: (
+                    patch.setattr(run_folder, "write_atomically", write),
+                    finish(*arguments),
+                ),
+            )
+            with suppress(SystemExit):
+                fit(BRIEF, folder, progress=False)
+        assert (folder / "config.json").exists() == (fatal_write >= 6)
+        goes_on(folder, uninterrupted)
 
 
 def test_what_a_killed_save_leaves_is_not_listed(tmp_path, monkeypatch, uninterrupted):

@@ -97,7 +97,8 @@ def run_files(standard_promotion, tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     fit(BRIEF, folder, progress=False)
     with RunFolder.opened(folder, BRIEF, resume=True) as (_, state):
-        return state, {name: (folder / name).read_bytes() for name in (RUN_FILE, LOG_FILE, STATE_FILE)}
+        steps = [str(path.relative_to(folder)) for path in folder.glob("steps/*")]
+        return state, {name: (folder / name).read_bytes() for name in (RUN_FILE, LOG_FILE, STATE_FILE, *steps)}
 
 
 @pytest.mark.parametrize(

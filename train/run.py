@@ -118,8 +118,8 @@ class _Training:
         team: Team,
     ):
         self.recipe, self.seeds, self.state, self.disk, self.probe, self.team = recipe, seeds, state, disk, probe, team
-        self.rows = disk.read_log() if disk else []
-        self.kept = disk.read_steps(state.model) if disk else {}
+        self.rows = list(disk.rows) if disk else []
+        self.kept = dict(disk.kept) if disk else {}
         self.log_steps = set(recipe.log.steps(recipe.num_steps))
         self.keep_steps = set(recipe.keep.steps(recipe.num_steps))
 

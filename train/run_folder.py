@@ -1,8 +1,8 @@
 """The folder of a training run.
 
-run.json            the recipe
+run.json            the recipe, and the versions of the libraries
 log.jsonl           a line for each logged step
-state.safetensors   the model, the optimiser and the step, as last saved
+state.safetensors   the model, the optimiser and the step, as last saved, and the hashes of the log and the kept steps until there
 steps/              the weights at the steps the recipe keeps
 config.json, model.safetensors   once the run is done: the folder is then a checkpoint
 """
@@ -20,11 +20,11 @@ import numpy as np
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-from ..zoo.card import Card, library_versions
-from ..zoo.checkpoint import checkpoint_files, step_file
+from ..zoo.card import CARD_FILE, Card, library_versions, parsed
+from ..zoo.checkpoint import checkpoint_files, read_card, step_file
 from ..zoo.config import from_config, to_config
 from ..zoo.errors import RunError, ZooError, said_by
-from ..zoo.files import remove_unfinished, write_atomically
+from ..zoo.files import located, write_atomically
 from ..zoo.tensors import fill, from_bytes, named_arrays, to_bytes
 from .loop import State, members_of, start
 from .recipe import Recipe
@@ -32,7 +32,8 @@ from .recipe import Recipe
 Row = dict[str, Any]
 
 RUN_FILE, LOG_FILE, STATE_FILE, LOCK_FILE = "run.json", "log.jsonl", "state.safetensors", ".lock"
-DIGEST = "sha256"  # the array of the state that holds the hash of the others
+DIGEST = "sha256"  # of the state: the array that holds the hash of the others; beside it, one for each file
+WRITTEN = "written/"  # of the state: before the names of the files whose hashes it holds
 
 
 @dataclass(frozen=True)
@@ -45,10 +46,13 @@ class Fit:
 
 
 class RunFolder:
-    """A run on disk. Whatever it writes is complete before the state that relies on it is saved."""
+    """A run on disk, and what it holds. Whatever it writes is complete before the state that relies on it is saved."""
 
     def __init__(self, path: Path):
         self.path = path
+        self.rows: list[Row] = []
+        self.kept: dict[int, Any] = {}
+        self._hashes: dict[int, np.ndarray] = {}  # of the kept steps
 
     @classmethod
     @contextmanager
@@ -59,13 +63,14 @@ class RunFolder:
 
         With `seeds`, it is the run of an ensemble.
 
-        **Raises** `RunError` if the folder is in use, holds a run and `resume` is not set, or holds a run of another recipe.
+        **Raises** `RunError` if the folder is in use, holds a run and `resume` is not set, or holds anything but a run of this recipe: then
+        nothing in it is changed.
         """
-        folder = cls(path)
+        folder = cls(located(path))
         try:
-            path.mkdir(parents=True, exist_ok=True)
-            with FileLock(path / LOCK_FILE, timeout=0):
-                remove_unfinished(path)
+            folder.check_is_own()  # before anything is written, and again under the lock
+            folder.path.mkdir(parents=True, exist_ok=True)
+            with FileLock(folder.path / LOCK_FILE, timeout=0):
                 yield folder, folder.resume(recipe, seeds) if folder.holds_run(resume) else folder.begin(recipe, seeds)
         except Timeout:
             raise RunError(f"{path} is in use by another process; wait for it or choose another folder") from None
@@ -75,16 +80,21 @@ class RunFolder:
             ) from error
 
     def holds_run(self, resume: bool) -> bool:
-        if (self.path / RUN_FILE).exists():
-            if not resume:
-                raise RunError(f"{self.path} holds a run already; pass --resume (resume=True) to go on with it")
-            return True
-        strangers = [entry.name for entry in self.path.iterdir() if not entry.name.startswith(".")]
+        self.check_is_own()
+        holds = (self.path / RUN_FILE).exists()
+        if holds and not resume:
+            raise RunError(f"{self.path} holds a run already; pass --resume (resume=True) to go on with it")
+        return holds
+
+    def check_is_own(self) -> None:
+        """**Raises** `RunError` for a folder that holds no run, but something else."""
+        if not self.path.exists() or (self.path / RUN_FILE).exists():
+            return
+        strangers = [entry.name for entry in self.path.iterdir() if entry.name[0] != "." or _is_no_lock(entry)]
         if strangers:
             raise RunError(
                 f"{self.path} is not empty ({', '.join(sorted(strangers)[:3])}) and holds no run; choose another folder"
             )
-        return False
 
     def begin(self, recipe: Recipe, seeds: tuple[int, ...] | None) -> State:
         """A new run."""
@@ -95,9 +105,9 @@ class RunFolder:
         return state
 
     def resume(self, recipe: Recipe, seeds: tuple[int, ...] | None) -> State:
-        """The last saved state; what the log and the kept steps hold beyond it is dropped, to be made again."""
+        """The last saved state, with the log and the steps kept until there; what came after it is made again."""
         with self._reading(RUN_FILE):
-            settings = json.loads((self.path / RUN_FILE).read_text())
+            settings = parsed(self._read(RUN_FILE).decode())
             stored = {**to_config(from_config(settings["recipe"])), "seeds": settings.get("seeds")}
         asked = {**to_config(recipe), "seeds": to_config(seeds)}
         different = sorted(name for name in stored.keys() | asked.keys() if stored.get(name) != asked.get(name))
@@ -108,65 +118,75 @@ class RunFolder:
         if not (self.path / STATE_FILE).exists() and not (self.path / LOG_FILE).exists():
             return self.begin(recipe, seeds)  # it was killed before there was any state
         with self._reading(STATE_FILE):
-            arrays = from_bytes((self.path / STATE_FILE).read_bytes())
-            digest = arrays.pop(DIGEST, None)
-            if digest is not None and not np.array_equal(digest, _digest(arrays)):
+            arrays = from_bytes(self._read(STATE_FILE))
+            if not np.array_equal(arrays.pop(DIGEST, None), _digest(arrays)):
                 raise ValueError("its SHA-256 hash differs")
+            written = {name.removeprefix(WRITTEN): arrays.pop(name) for name in [*arrays] if name.startswith(WRITTEN)}
             state = fill(start(recipe, seeds), arrays, STATE_FILE)
         step = int(state.step)
         with self._reading(LOG_FILE):
-            # The state of step 0 is saved before its row is written, any other after it.
-            rows = [row for row in self.read_log() if 0 < step >= row["step"]]
-            if {row["step"] for row in rows} != {
-                logged for logged in recipe.log.steps(recipe.num_steps) if 0 < step >= logged
-            }:
-                raise ValueError("it lacks rows")
-        write_atomically(self.path / LOG_FILE, "".join(map(_line, rows)).encode())
-        for kept in self._kept_steps():
-            if kept > step:
-                (self.path / step_file(kept)).unlink()
+            self.rows = _until(step, self.read_log())
+            if not np.array_equal(written.pop(LOG_FILE, None), _hash(_lines(self.rows))):
+                raise ValueError("it is not the log of this run until its last saved state")
+        for kept in recipe.keep.steps(recipe.num_steps):
+            if step_file(kept) in written:
+                with self._reading(step_file(kept)):
+                    data = self._read(step_file(kept))
+                    if not np.array_equal(written[step_file(kept)], _hash(data)):
+                        raise ValueError("it is not the file that this run kept: its SHA-256 hash differs")
+                    self._remember(kept, fill(state.model, from_bytes(data), step_file(kept)), data)
+        if not self._is_done():
+            write_atomically(self.path / LOG_FILE, _lines(self.rows))
         return state
 
     def save(self, state: State) -> None:
-        arrays = named_arrays(state)
+        """Write the state down, with the hashes of what the run had written until its step."""
+        arrays, step = named_arrays(state), int(state.step)
+        hashes = {step_file(kept): hashed for kept, hashed in self._hashes.items() if 0 < step >= kept}
+        hashes[LOG_FILE] = _hash(_lines(_until(step, self.rows)))
+        arrays |= {f"{WRITTEN}{name}": hashed for name, hashed in hashes.items()}
         write_atomically(self.path / STATE_FILE, to_bytes(arrays | {DIGEST: _digest(arrays)}))
 
     def append(self, row: Row) -> None:
         """Add a row to the log, on disk before this returns."""
-        with (self.path / LOG_FILE).open("a") as file:
-            file.write(_line(row))
+        with (self.path / LOG_FILE).open("ab") as file:
+            file.write(_lines([row]))
             file.flush()
             os.fsync(file.fileno())
+        self.rows.append(row)
 
     def keep(self, step: int, model: Any) -> None:
-        write_atomically(self.path / step_file(step), to_bytes(named_arrays(model)))
+        data = to_bytes(named_arrays(model))
+        write_atomically(self.path / step_file(step), data)
+        self._remember(step, model, data)
 
     def read_log(self) -> list[Row]:
         """The rows of the log; a last line that a kill cut short is left out."""
-        path = self.path / LOG_FILE
-        lines = path.read_text().split("\n")[:-1] if path.exists() else []
-        return [json.loads(line) for line in lines]
-
-    def read_steps(self, model: Any) -> dict[int, Any]:
-        """The models kept so far; `model` gives their architecture."""
-        kept = {}
-        for step in self._kept_steps():
-            with self._reading(step_file(step)):
-                kept[step] = fill(model, from_bytes((self.path / step_file(step)).read_bytes()), step_file(step))
-        return kept
+        lines = self._read(LOG_FILE).decode().split("\n")[:-1] if (self.path / LOG_FILE).exists() else []
+        return [parsed(line) for line in lines]
 
     def finish(self, recipe: Recipe, seeds: tuple[int, ...] | None, fits: Sequence[Fit]) -> None:
-        """Turn the folder into a checkpoint; that of an ensemble into a folder of them, each with the log of its member."""
+        """Turn the folder into a checkpoint; that of an ensemble into a folder of them, each with the log of its member.
+
+        A card that is there already stays as it is: figures were measured for it, and people write on it.
+        """
         if seeds is None:
             self._write_checkpoint(self.path, recipe, fits[0])
             return
         for member, fit in zip(members_of(recipe, seeds), fits, strict=True):
             folder = self.path / f"seed-{member.seed}"
-            write_atomically(folder / LOG_FILE, "".join(map(_line, fit.log)).encode())
+            if not (folder / CARD_FILE).exists():
+                write_atomically(folder / LOG_FILE, _lines(fit.log))
             self._write_checkpoint(folder, member, fit)
 
     def _write_checkpoint(self, folder: Path, recipe: Recipe, fit: Fit) -> None:
         """The card is written last, and it is what makes the checkpoint."""
+        if (folder / CARD_FILE).exists():
+            if read_card(folder).training != to_config(recipe):
+                raise RunError(
+                    f"{folder} holds a checkpoint of another recipe; move it elsewhere, and go on with --resume"
+                )
+            return
         card = Card(
             description=recipe.description,
             reference=recipe.reference,
@@ -175,6 +195,15 @@ class RunFolder:
         )
         for name, data in checkpoint_files(fit.model, card, fit.steps).items():
             write_atomically(folder / name, data)
+
+    def _is_done(self) -> bool:
+        return (self.path / CARD_FILE).exists()
+
+    def _remember(self, step: int, model: Any, data: bytes) -> None:
+        self.kept[step], self._hashes[step] = model, _hash(data)
+
+    def _read(self, file: str) -> bytes:
+        return (self.path / file).read_bytes()
 
     @contextmanager
     def _reading(self, file: str) -> Iterator[None]:
@@ -186,15 +215,26 @@ class RunFolder:
                 f"{self.path / file} cannot be resumed from ({said_by(error)}); start again in another folder"
             ) from None
 
-    def _kept_steps(self) -> list[int]:
-        names = (path.name.removesuffix(".safetensors") for path in (self.path / "steps").glob("*.safetensors"))
-        return sorted(int(name) for name in names if name.isdecimal())
+
+def _is_no_lock(entry: Path) -> bool:
+    """Whether an entry is called as the lock is, and is none: a lock is an empty file."""
+    return entry.name == LOCK_FILE and (entry.is_symlink() or not entry.is_file() or entry.stat().st_size > 0)
+
+
+def _until(step: int, rows: Sequence[Row]) -> list[Row]:
+    """The rows that are there when the state of a step is saved. The first state is saved before its row, any other after it."""
+    return [row for row in rows if 0 < step >= row["step"]]
+
+
+def _lines(rows: Sequence[Row]) -> bytes:
+    """Rows as they stand in the log."""
+    return "".join(json.dumps(row, allow_nan=False) + "\n" for row in rows).encode()
+
+
+def _hash(data: bytes) -> np.ndarray:
+    return np.frombuffer(hashlib.sha256(data).digest(), np.uint8)
 
 
 def _digest(arrays: Mapping[str, Any]) -> np.ndarray:
     """The SHA-256 hash of arrays and their names."""
-    return np.frombuffer(hashlib.sha256(to_bytes(arrays)).digest(), np.uint8)
-
-
-def _line(row: Row) -> str:
-    return json.dumps(row, allow_nan=False) + "\n"
+    return _hash(to_bytes(arrays))

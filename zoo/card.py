@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from .errors import CardError, closest
+from .errors import CardError, closest, said_by
 
 FORMAT = 1
 MAX_DEPTH = 32
@@ -37,16 +37,19 @@ class Card:
     format: int = FORMAT
 
     def to_json(self) -> str:
-        """The card as text. Numbers that are not finite are refused: JSON has none."""
-        return json.dumps(asdict(self), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        """The card as text. **Raises** `CardError` for what JSON cannot hold: numbers that are not finite, or objects of any class."""
+        try:
+            text = json.dumps(asdict(self), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+            text.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise CardError(f"the card cannot be written as JSON: {said_by(error)}") from None
+        return text
 
     @classmethod
     def from_json(cls, text: str, path: Path) -> "Card":
         """The card in `text`, read from `path`. **Raises** `CardError`."""
         try:
-            entries = json.loads(text)
-            check_depth(entries)
-            json.dumps(entries, ensure_ascii=False, allow_nan=False).encode()  # what cannot be written is not read
+            entries = parsed(text)
         except (ValueError, RecursionError) as error:
             raise CardError(f"{path} is not valid JSON ({error}); restore the file from its source") from None
         if not isinstance(entries, dict):
@@ -73,6 +76,25 @@ class Card:
 
 
 _version = cache(version)
+
+
+def parsed(text: str) -> Any:
+    """What a JSON text says. **Raises** `ValueError` or `RecursionError` for what is none, or would be read as less than is there:
+    entries given twice, too deep a nest, or what could not be written again, such as NaN.
+    """
+    value = json.loads(text, object_pairs_hook=_without_duplicates)
+    check_depth(value)
+    json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    return value
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in entries:
+            raise ValueError(f"the entry {name!r:.60} is given twice")
+        entries[name] = value
+    return entries
 
 
 def check_depth(value: Any, levels: int = MAX_DEPTH) -> None:

@@ -7,22 +7,27 @@
 
 import hashlib
 import os
-from collections.abc import Mapping
+import re
+import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from importlib.resources import files
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax.random as jr
 from safetensors import SafetensorError
 
 from .card import CARD_FILE, Card, library_versions
+from .checks import whole_number
 from .errors import (
     CardError,
     CheckpointError,
     ConfigError,
+    ContractError,
     CorruptFileError,
     EmptyFileError,
     GitLFSPointerError,
@@ -30,18 +35,26 @@ from .errors import (
     MissingFileError,
     MissingStepError,
     NotACheckpointError,
+    PathError,
     TruncatedFileError,
     UnknownNameError,
     closest,
     enumerated,
     said_by,
 )
-from .files import recover_folder, replace_folder, write_atomically
+from .files import located, locked, write_atomically, writing
+from .folders import FolderKind, current
 from .registry import create, hyperparameters, model_name
-from .tensors import described, fill, from_bytes, named_arrays, to_bytes
+from .tensors import described, differing_settings, fill, from_bytes, named_arrays, to_bytes
+
+T = TypeVar("T")
 
 MODEL_FILE = "model.safetensors"
+MOST_CARD_BYTES = 2**24
+MOST_STEP = 10**18 - 1  # that a card can list
+MOST_STEPS_NAMED = 12
 _LFS_MAGIC = b"version https://git-lfs"
+_DESCRIBED = re.compile(r"[a-z0-9]+\[((?:[0-9]{1,18},?)*)\]")
 
 
 def list_checkpoints(pattern: str = "*") -> list[str]:
@@ -52,49 +65,28 @@ def list_checkpoints(pattern: str = "*") -> list[str]:
 def checkpoint_folder(name: str | Path) -> Path:
     """The folder of a shipped checkpoint, by name, or of any other, by path.
 
+    Where the working directory has a checkpoint of a shipped one's name, the shipped one is meant, and a warning says so.
+
     **Raises** `UnknownNameError` where there is neither, `NotACheckpointError` for a folder that is no checkpoint.
     """
-    if isinstance(name, str) and (shipped := _shipped().get(name)):
-        return shipped
-    path = Path(name)
-    recover_folder(path)
-    if not os.path.exists(path):
-        raise UnknownNameError(
-            f"no checkpoint or folder is called {str(name)!r:.200}; {closest(str(name), _shipped())}"
-        )
-    if not path.is_dir():
-        raise NotACheckpointError(f"{path} is a file; a checkpoint is a folder with {CARD_FILE} and {MODEL_FILE}")
-    if not (path / CARD_FILE).exists():
-        raise NotACheckpointError(f"{path} is a directory without {CARD_FILE}, so it is no (finished) checkpoint")
-    return path
+    return _reading(name, lambda folder: folder)
 
 
 def read_card(name: str | Path) -> Card:
     """The card of a checkpoint, by name or path. **Raises** `CheckpointError`, or `UnknownNameError`."""
-    path = checkpoint_folder(name) / CARD_FILE
-    try:
-        return Card.from_json(_read(path).decode(), path)
-    except UnicodeDecodeError:
-        raise CardError(f"{path} is not text; restore it from its source") from None
+    return _reading(name, lambda folder: _card(folder / CARD_FILE))
 
 
 def load(name: str | Path, *, step: int | None = None) -> Any:
     """The model of a checkpoint, by name or path; with `step`, as it was at that point of training.
 
-    Nothing but the folder is needed, and the network is never opened.
+    Nothing but the folder is needed, nothing is written, and the network is never opened. Beside a process that overwrites the
+    checkpoint, it is the old one or the new.
 
     **Raises** `UnknownNameError`, or a `CheckpointError` of its own kind for each way a checkpoint can be damaged.
     """
-    folder = checkpoint_folder(name)
-    card = read_card(folder)
-    if step is not None and step not in card.steps:
-        kept = ", ".join(map(str, card.steps)) or "none"
-        raise MissingStepError(f"{folder} keeps no step {step}; the steps it keeps: {kept}")
-    file = MODEL_FILE if step is None else step_file(step)
-    arrays = read_tensors(folder, file, card)
-    if described(arrays) != dict(card.tensors):
-        raise MismatchError(f"{folder / file} does not hold the tensors its card lists: {_differences(card, arrays)}")
-    return fill(skeleton(card, folder / CARD_FILE), arrays, f"{folder / file}")
+    step = None if step is None else whole_number("step", step, 0)
+    return _reading(name, lambda folder: _model(folder, step))
 
 
 def skeleton(card: Card, source: Path) -> Any:
@@ -128,35 +120,55 @@ def save(
 ) -> Path:
     """Write a model to the folder `path` as a checkpoint; `steps` maps points of training to the model as it was then.
 
-    The folder appears whole or not at all. **Raises** `ExistsError` if it exists, unless `overwrite`;
-    `ContractError` if the model's class is not registered.
+    The folder appears whole or not at all; a link is followed to where it leads. With `overwrite`, a folder is replaced if it is a
+    checkpoint and holds nothing else.
+
+    **Raises** `ExistsError` if something is there that is not to be replaced; `ContractError` for what `load` would not give back: a model
+    whose class is not registered, arrays of another shape than its hyperparameters make, a number that is none of them; `CardError` for a
+    card that cannot be read back; `WriteError` if the system does not let it be written, what was there being untouched.
     """
-    path = Path(path)
-    contents = checkpoint_files(model, card or Card(), steps or {})
-    replace_folder(path, contents, overwrite=overwrite, mark=CARD_FILE)
-    return path
+    place = located(path)
+    CHECKPOINT.replace(place, checkpoint_files(model, card or Card(), steps or {}), overwrite=overwrite)
+    return place if Path(path).is_absolute() else Path(path).expanduser()
 
 
 def write_card(name: str | Path, card: Card) -> None:
-    """Replace the card of a checkpoint, as when its figures were measured."""
-    write_atomically(checkpoint_folder(name) / CARD_FILE, card.to_json().encode())
+    """Replace the card of a checkpoint, as when its figures were measured.
+
+    **Raises** `MismatchError` if it is the card of other files than those that are there.
+    """
+    place = located(checkpoint_folder(name))
+    with writing(place), locked(place.parent):
+        CHECKPOINT.settle(place)
+        there = _card(place / CARD_FILE)
+        for entry in ("model", "hyperparameters", "tensors", "steps", "files"):
+            if getattr(card, entry) != getattr(there, entry):
+                raise MismatchError(
+                    f"{place / CARD_FILE} is not replaced: {entry} of the new card is not that of the checkpoint there; "
+                    "read its card again with iclzoo.read_card, and change that"
+                )
+        text = card.to_json()
+        Card.from_json(text, place / CARD_FILE)
+        write_atomically(place / CARD_FILE, text.encode())
 
 
 def checkpoint_files(model: Any, card: Card, steps: Mapping[int, Any]) -> dict[str, bytes]:
-    """Every file of a checkpoint and its bytes, the card last."""
+    """Every file of a checkpoint and its bytes, the card last. **Raises** what `save` does for what `load` would not give back."""
+    kept = {whole_number("each of steps", step, 0, MOST_STEP): steps[step] for step in steps}
     arrays = named_arrays(model)
-    contents = {step_file(step): to_bytes(named_arrays(steps[step])) for step in sorted(steps)}
+    contents = {step_file(step): to_bytes(named_arrays(kept[step])) for step in sorted(kept)}
     contents[MODEL_FILE] = to_bytes(arrays)
     card = replace(
         card,
         model=model_name(model),
         hyperparameters=hyperparameters(model),
         tensors=described(arrays),
-        steps=tuple(sorted(steps)),
+        steps=tuple(sorted(kept)),
         files={name: fingerprint(data) for name, data in contents.items()},
         versions=card.versions or library_versions(),
     )
     contents[CARD_FILE] = card.to_json().encode()
+    _check_loadable(model, contents)
     return contents
 
 
@@ -171,19 +183,24 @@ def fingerprint(data: bytes) -> dict[str, Any]:
 
 
 def recorded(folder: Path, file: str, card: Card) -> Mapping[str, Any]:
-    """What the card of a checkpoint records of one of its files. **Raises** `CardError` if that is nothing."""
-    if file not in card.files:
+    """What the card of a checkpoint records of one of its files. **Raises** `CardError` if that is no length and hash."""
+    entry = card.files.get(file, {})
+    if type(entry.get("bytes")) is not int or "sha256" not in entry:
         raise CardError(f"{folder / CARD_FILE} records no length and hash of {file}; restore it from its source")
-    return card.files[file]
+    return entry
 
 
 def read_tensors(folder: Path, file: str, card: Card) -> dict[str, Any]:
-    """The arrays in one file of a checkpoint, after checking it against the card."""
+    """The arrays in one file of a checkpoint, after checking it against the card: before it is read, its length."""
     path = folder / file
-    data = _read(path)
     on_card = recorded(folder, file, card)
-    expected = on_card.get("bytes")
-    if isinstance(expected, int) and len(data) < expected:
+    expected, most = on_card["bytes"], _most_bytes(card, folder / CARD_FILE)
+    if not 0 <= expected <= most:
+        raise CardError(
+            f"{folder / CARD_FILE} records {expected} bytes of {file}, but its tensors take {most} at most; restore it from its source"
+        )
+    data = _read(path, expected)
+    if len(data) < expected:
         raise TruncatedFileError(f"{path} ends after {len(data)} of {expected} bytes; copy it again from its source")
     if fingerprint(data) != dict(on_card):
         raise CorruptFileError(
@@ -197,13 +214,115 @@ def read_tensors(folder: Path, file: str, card: Card) -> dict[str, Any]:
         ) from None
 
 
-def _read(path: Path) -> bytes:
+def _reading(name: str | Path, read: Callable[[Path], T]) -> T:
+    """What `read` makes of the folder of a checkpoint; made again where it failed because the folder was being replaced."""
+    place = _place(name)
+    while True:
+        folder, state = current(place)
+        try:
+            _check_is_checkpoint(folder, name)
+            return read(folder)
+        except (CheckpointError, UnknownNameError):
+            if current(place) == (folder, state):
+                raise
+
+
+def _place(name: str | Path) -> Path:
+    """Where the checkpoint of a name, or at a path, has to be."""
+    if isinstance(name, str) and (shipped := _shipped().get(name)):
+        own = Path(name)
+        if (own / CARD_FILE).is_file() and not own.samefile(shipped):
+            warnings.warn(
+                f"{name!r} is the shipped checkpoint of that name; the folder {own.absolute()} is another one: "
+                f"for that, write {'./' + name!r}",
+                stacklevel=4,
+            )
+        return shipped
+    try:
+        return Path(os.path.expanduser(name))
+    except TypeError:
+        raise PathError(
+            f"a checkpoint is asked for by its name or its path, got {name!r:.60} of type {type(name).__name__}"
+        ) from None
+
+
+def _check_is_checkpoint(folder: Path, name: str | Path) -> None:
+    if not os.path.exists(folder):
+        raise UnknownNameError(
+            f"no checkpoint or folder is called {str(name)!r:.200}; {closest(str(name), _shipped())}"
+        )
+    if not folder.is_dir():
+        raise NotACheckpointError(f"{folder} is a file; a checkpoint is a folder with {CARD_FILE} and {MODEL_FILE}")
+    if not (folder / CARD_FILE).exists():
+        raise NotACheckpointError(f"{folder} is a directory without {CARD_FILE}, so it is no (finished) checkpoint")
+
+
+def _card(path: Path) -> Card:
+    data = _read(path, MOST_CARD_BYTES)
+    if len(data) > MOST_CARD_BYTES:
+        raise CardError(f"{path} is larger than any card ({MOST_CARD_BYTES} bytes); restore it from its source")
+    try:
+        return Card.from_json(data.decode(), path)
+    except UnicodeDecodeError:
+        raise CardError(f"{path} is not text; restore it from its source") from None
+
+
+def _model(folder: Path, step: int | None) -> Any:
+    card = _card(folder / CARD_FILE)
+    if step is not None and step not in card.steps:
+        nearest = sorted(sorted(card.steps, key=lambda kept: abs(kept - step))[:MOST_STEPS_NAMED])
+        which = "the steps it keeps" if len(nearest) == len(card.steps) else f"the nearest of its {len(card.steps)}"
+        raise MissingStepError(f"{folder} keeps no step {step}; {which}: {', '.join(map(str, nearest)) or 'none'}")
+    file = MODEL_FILE if step is None else step_file(step)
+    arrays = read_tensors(folder, file, card)
+    return _filled(skeleton(card, folder / CARD_FILE), card, arrays, folder / file)
+
+
+def _filled(blank: Any, card: Card, arrays: Mapping[str, Any], source: Path) -> Any:
+    if described(arrays) != dict(card.tensors):
+        raise MismatchError(f"{source} does not hold the tensors its card lists: {_differences(card, arrays)}")
+    return fill(blank, arrays, f"{source}")
+
+
+def _check_loadable(model: Any, contents: Mapping[str, bytes]) -> None:
+    """**Raises** `ContractError` unless these files give the model back, and every step."""
+    where = Path(type(model).__name__)
+    card = Card.from_json(contents[CARD_FILE].decode(), where / CARD_FILE)
+    try:
+        blank = skeleton(card, where / CARD_FILE)
+        for file in card.files:
+            _filled(blank, card, from_bytes(contents[file]), where / file)
+    except CheckpointError as error:
+        raise ContractError(f"this {where} is not saved, for it could not be loaded again: {error}") from None
+    if problems := list(differing_settings(model, blank)):
+        raise ContractError(
+            f"this {where} is not saved, for it would come back as another: {enumerated(problems)}. "
+            "Make what is to be kept an argument of __init__, or an array"
+        )
+
+
+def _most_bytes(card: Card, source: Path) -> int:
+    """How long a file of the tensors on a card can be: their entries, and a header that names them."""
+    most = 2**16
+    for name, description in card.tensors.items():
+        match = _DESCRIBED.fullmatch(description) if isinstance(description, str) else None
+        if match is None:
+            raise CardError(
+                f"{source}: {name!r:.60} is described as {description!r:.60}, expected one as float32[1,11,11]"
+            )
+        most += 8 * prod(map(int, filter(None, match[1].split(",")))) + 8 * len(name.encode()) + 2**10
+    return min(most, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
+def _read(path: Path, most: int) -> bytes:
+    """The content of a file, and no more than one byte beyond `most`."""
     try:
         if path.is_dir():
             raise NotACheckpointError(f"{path} is a directory; a checkpoint has a file there")
         if path.exists() and not path.is_file():
             raise NotACheckpointError(f"{path} is a device or a pipe; a checkpoint has a file there")
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(most + 1)
     except FileNotFoundError:
         raise MissingFileError(f"{path} is missing; copy it from the checkpoint's source") from None
     except OSError as error:
@@ -227,3 +346,8 @@ def _shipped() -> dict[str, Path]:
     """The folder of each shipped checkpoint by its name."""
     entries = (Path(str(entry)) for entry in files("iclzoo.checkpoints").iterdir())
     return {entry.name: entry for entry in entries if entry.name[0] != "." and (entry / CARD_FILE).is_file()}
+
+
+CHECKPOINT = FolderKind(
+    r"config\.json|model\.safetensors|steps(/[0-9]{1,18}\.safetensors)?", mark=CARD_FILE, check=_card
+)

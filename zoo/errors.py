@@ -34,6 +34,17 @@ class ExistsError(ZooError, FileExistsError):
     """A path that would be overwritten."""
 
 
+class PathError(ZooError, ValueError):
+    """What no file or folder can be called."""
+
+
+class WriteError(ZooError, OSError):
+    """What the system does not let be written; what was there is untouched."""
+
+    def __str__(self) -> str:
+        return f"cannot write to {self.filename}: {self.strerror}"
+
+
 class HeadError(ZooError, IndexError):
     """An attention head that a layer does not have."""
 

@@ -1,71 +1,126 @@
-"""Writing files so that a reader, or a power cut, never finds half of one."""
+"""Writing files so that a reader, a power cut or another process never finds half of one, and nothing of anybody else's is touched.
 
+What is written goes beside its place under a name of this program's own, is synced, and is moved there. Whoever writes in a folder holds
+its lock meanwhile: what lies there under such a name is then what a killed process left, and the next who writes the same file removes it.
+"""
+
+import errno
+import fcntl
 import os
-import shutil
-import tempfile
-from collections.abc import Mapping
+import re
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import ExistsError
+from filelock import FileLock
 
-_UNFINISHED = ".unfinished"
+from .errors import PathError, WriteError, ZooError
+
+_NO_FOLDER_LOCKS = {errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `data` to `path`, through a temporary file beside it: the old content stays until the new is on disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_UNFINISHED)
+def located(path: str | os.PathLike[str]) -> Path:
+    """Where a path leads: `~` is the user's home, links are resolved. **Raises** `PathError` for what no file can be called."""
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+        return Path(os.path.realpath(os.path.expanduser(path)))
+    except (ValueError, TypeError) as error:
+        raise PathError(f"{path!r:.200} is no path: {error}") from None
 
 
-def remove_unfinished(folder: Path) -> None:
-    """Delete what `write_atomically` leaves in a folder, and those inside it, when its process is killed."""
-    for leftover in folder.rglob(f".*{_UNFINISHED}"):
-        leftover.unlink()
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write `data` to `path`: the old content stays until the new is on disk. Links are resolved, folders made.
 
-
-def replace_folder(path: Path, contents: Mapping[str, bytes], *, overwrite: bool, mark: str) -> None:
-    """Make `path` a folder of these files; it appears whole or not at all.
-
-    An existing folder is moved aside to `.<name>.previous` for the moment of the exchange; `recover_folder` brings it back
-    should the process die in that moment. **Raises** `ExistsError` if `path` exists, unless `overwrite` is asked for and
-    the folder holds the file `mark`: nothing else is ever deleted.
+    **Raises** `WriteError` if it cannot be written, the old content being untouched.
     """
-    recover_folder(path)
-    if path.exists() and not overwrite:
-        raise ExistsError(f"{path} exists; choose another path or pass overwrite=True")
-    if path.exists() and not (path / mark).is_file():
-        raise ExistsError(f"{path} exists and holds no {mark}, so it is not overwritten; choose another path")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    path = located(path)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(path.parent):
+            mode = mode_of(path)
+            for leftover in unfinished(path):
+                if leftover.is_file():
+                    leftover.unlink()
+            temporary = beside(path)
+            try:
+                write_new(temporary, data, mode)
+                os.replace(temporary, path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+            sync_folder(path.parent)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """**Raises** `WriteError`, naming `path`, for whatever the system has against it."""
     try:
-        os.chmod(temporary, 0o755)
-        for name, data in contents.items():
-            write_atomically(temporary / name, data)
-        if path.exists():
-            os.replace(path, _previous(path))
-        os.replace(temporary, path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+        yield
+    except ZooError:
         raise
-    sync_folder(path.parent)
-    shutil.rmtree(_previous(path), ignore_errors=True)
+    except OSError as error:
+        raise WriteError(error.errno, error.strerror or str(error), str(path)) from error
 
 
-def recover_folder(path: Path) -> None:
-    """Undo an exchange that was cut short."""
-    if not os.path.exists(path) and os.path.isdir(_previous(path)):
-        os.replace(_previous(path), path)
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder. It is the system's, and ends with the process, however that ends; nothing is written for it.
+
+    Network file systems lock no folders: there, a file `.iclzoo.lock` is made for it.
+    """
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno not in _NO_FOLDER_LOCKS:
+                raise
+            with FileLock(folder / ".iclzoo.lock"):
+                yield
+        else:
+            try:
+                yield
+            finally:
+                fcntl.flock(handle, fcntl.LOCK_UN)  # for a child of a fork, too, which has the same handle
+    finally:
+        os.close(handle)
+
+
+def beside(path: Path) -> Path:
+    """A new name beside `path` for what is to be moved there."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.unfinished")
+
+
+def unfinished(path: Path) -> list[Path]:
+    """What lies beside `path` under such a name: left by a killed process, if one holds the folder's lock."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.unfinished")
+    return [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]
+
+
+def mode_of(path: Path) -> int | None:
+    """The permissions of the file at `path`, for its successor to have; `None` if there is none.
+
+    **Raises** `WriteError` for what is no file: a folder, a device or a pipe is not replaced.
+    """
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        raise WriteError(errno.EEXIST, "what is there is no file", str(path))
+    return stat.S_IMODE(status.st_mode)
+
+
+def write_new(path: Path, data: bytes, mode: int | None = None) -> None:
+    """Write a file that is not there yet, and sync it."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # less what the umask takes away
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        if mode is not None:
+            os.chmod(path, mode)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def sync_folder(path: Path) -> None:
@@ -75,7 +130,3 @@ def sync_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _previous(path: Path) -> Path:
-    return path.with_name(f".{path.name}.previous")

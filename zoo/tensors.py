@@ -1,6 +1,7 @@
 """The arrays of a PyTree by name, and as the bytes of a safetensors file."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -37,6 +38,24 @@ def named_arrays(tree: PyTree) -> dict[str, Any]:
     """Every array of `tree` (or the shape that stands for it) under its tree path, as in `layers.0.W_K`."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {_name(path): leaf for path, leaf in leaves if _is_array(leaf)}
+
+
+def differing_settings(tree: PyTree, other: PyTree, path: str = "") -> Iterator[str]:
+    """Where two PyTrees of one structure hold other numbers, truth values or strings than arrays, whether static or leaves."""
+    if is_dataclass(tree) and type(tree) is type(other):
+        names = [entry.name for entry in fields(tree)]
+        pairs = [(name, getattr(tree, name, None), getattr(other, name, None)) for name in names]
+    elif isinstance(tree, dict) and isinstance(other, dict):
+        pairs = [(name, tree.get(name), other.get(name)) for name in {**tree, **other}]
+    elif isinstance(tree, tuple | list) and isinstance(other, tuple | list) and len(tree) == len(other):
+        pairs = [(index, *pair) for index, pair in enumerate(zip(tree, other, strict=True))]
+    else:
+        pairs = []
+        plain = [isinstance(value, bool | int | float | complex | str | np.generic) for value in (tree, other)]
+        if any(plain) and (type(tree) is not type(other) or (tree != other and tree == tree)):
+            yield f"{path} is {tree!r:.60}, and built anew {other!r:.60}"
+    for name, mine, theirs in pairs:
+        yield from differing_settings(mine, theirs, f"{path}.{name}".lstrip("."))
 
 
 def described(arrays: Mapping[str, Any]) -> dict[str, str]:
@@ -99,4 +118,4 @@ def _name(path: tuple[Any, ...]) -> str:
 
 
 def _is_array(leaf: Any) -> bool:
-    return eqx.is_array(leaf) or isinstance(leaf, jax.ShapeDtypeStruct)
+    return eqx.is_array(leaf) or isinstance(leaf, np.ndarray | jax.ShapeDtypeStruct)

@@ -1,0 +1,153 @@
+"""Replacing a folder whole: who reads meanwhile, or after a crash, finds the old one or the new.
+
+Where the system can exchange two names at once it is asked to: the place is never empty. Elsewhere (network file systems) the old folder
+is `.<name>.previous` for the moment of the exchange, where `current` finds it.
+"""
+
+import ctypes
+import errno
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from .errors import ExistsError, ZooError
+from .files import beside, located, locked, sync_folder, unfinished, write_new, writing
+
+
+class FolderKind:
+    """Folders of one kind, by what belongs in them: `names` are its files and folders, relative, and the file `mark` says what it is.
+
+    `check` is given the mark of a folder that is to be replaced, and raises an error if it is none. No other folder is ever replaced,
+    and nothing else is ever deleted.
+    """
+
+    def __init__(self, names: str, *, mark: str, check: Callable[[Path], object]):
+        self.names, self.mark, self.check = re.compile(names), mark, check
+
+    def belongs(self, name: str) -> bool:
+        """Whether a file or folder of this name, or what a killed process left of it, is one of this kind."""
+        folder, _, file = name.rpartition("/")
+        written = re.fullmatch(r"\.(.+)\.[a-z0-9_]{8}\.unfinished", file)
+        return self.names.fullmatch("/".join(filter(None, [folder, written[1] if written else file]))) is not None
+
+    def strangers(self, folder: Path) -> list[str]:
+        """What is in a folder and does not belong there. A link to a folder does not: what it leads to is elsewhere."""
+        entries = [(entry, str(entry.relative_to(folder))) for entry in sorted(folder.rglob("*"))]
+        return [name for entry, name in entries if not self.belongs(name) or (entry.is_symlink() and entry.is_dir())]
+
+    def discard(self, folder: Path) -> None:
+        """Delete what belongs in a folder, the mark last, and the folder, if that leaves it empty."""
+        strange = set(self.strangers(folder))
+        entries = [entry for entry in folder.rglob("*") if str(entry.relative_to(folder)) not in strange]
+        for entry in sorted(entries, key=lambda entry: (entry.name == self.mark, -len(entry.parts))):
+            if entry.is_dir() and not entry.is_symlink():
+                _remove_if_empty(entry)
+            else:
+                entry.unlink()
+        _remove_if_empty(folder)
+
+    def replace(self, path: Path, contents: Mapping[str, bytes], *, overwrite: bool) -> None:
+        """Make `path` a folder of these files; it appears whole or not at all.
+
+        **Raises** `ExistsError` if something is there, unless `overwrite` is asked for and it is a folder of this kind with nothing else in
+        it; `WriteError` if the system does not let it be written.
+        """
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with locked(path.parent):
+                self.settle(path)
+                exists = os.path.lexists(path)
+                if exists:
+                    self._check_replaceable(path, overwrite)
+                temporary = beside(path)
+                try:
+                    temporary.mkdir()
+                    for name, data in contents.items():
+                        (temporary / name).parent.mkdir(exist_ok=True)
+                        write_new(temporary / name, data)
+                    for folder in {(temporary / name).parent for name in contents}:
+                        sync_folder(folder)
+                    if exists:
+                        temporary.chmod(path.stat().st_mode)
+                        _exchange(temporary, path)
+                    else:
+                        os.rename(temporary, path)
+                finally:  # the old folder, or the new one that did not come to be
+                    if temporary.exists():
+                        self.discard(temporary)
+                sync_folder(path.parent)
+
+    def settle(self, path: Path) -> None:
+        """Put in order what killed processes left beside `path`, whose folder the caller has locked."""
+        previous = _previous(path)
+        if previous.is_dir() and not os.path.lexists(path):
+            os.rename(previous, path)
+        for leftover in (previous, *unfinished(path)):
+            if leftover.is_dir() and not leftover.is_symlink():
+                self.discard(leftover)
+
+    def _check_replaceable(self, path: Path, overwrite: bool) -> None:
+        if not overwrite:
+            raise ExistsError(f"{path} exists; choose another path or pass overwrite=True")
+        if not (path / self.mark).is_file():
+            raise ExistsError(f"{path} exists and holds no {self.mark}, so it is not overwritten; choose another path")
+        try:
+            self.check(path / self.mark)
+        except ZooError as error:
+            raise ExistsError(f"{path} is not overwritten, for it may be anything: {error}") from None
+        if strange := self.strangers(path):
+            raise ExistsError(
+                f"{path} holds what was not written with it ({', '.join(strange[:3])}), so it is not overwritten; "
+                "move that elsewhere, or choose another path"
+            )
+
+
+def current(path: Path) -> tuple[Path, tuple[int, ...]]:
+    """The folder that stands for `path`, and what changes when it, or a file in it, is replaced: also while no name leads to it."""
+    for _ in range(10):  # between two looks an exchange may end, and another begin
+        for look in (lambda: path, lambda: _previous(located(path))):
+            with suppress(OSError, ValueError):
+                status = os.stat(folder := look())
+                return folder, (status.st_dev, status.st_ino, status.st_mtime_ns)
+    return path, ()
+
+
+def _previous(path: Path) -> Path:
+    return path.with_name(f".{path.name}.previous")
+
+
+def _exchange(new: Path, path: Path) -> None:
+    """What is at `new` and what is at `path` change places."""
+    if _exchanged_at_once(new, path):
+        return
+    previous = _previous(path)
+    os.rename(path, previous)
+    try:
+        os.rename(new, path)
+    except BaseException:
+        os.rename(previous, path)
+        raise
+    os.rename(previous, new)
+
+
+def _exchanged_at_once(new: Path, path: Path) -> bool:
+    """Ask the system to exchange two names; whether it can."""
+    library, names = ctypes.CDLL(None, use_errno=True), (os.fsencode(new), os.fsencode(path))
+    try:
+        if sys.platform == "darwin":
+            failed = library.renamex_np(*names, 2)  # RENAME_SWAP
+        else:
+            failed = library.renameat2(-100, names[0], -100, names[1], 2)  # AT_FDCWD, RENAME_EXCHANGE
+    except AttributeError:
+        return False
+    if failed and (code := ctypes.get_errno()) not in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
+        raise OSError(code, os.strerror(code), str(path))
+    return not failed
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
