@@ -21,8 +21,9 @@ checkpoints: $(VENV)/installed
 
 checkpoint-%: $(VENV)/installed
 	$(BIN)/iclzoo train $* -o runs/$* --resume
-	rm -rf checkpoints/$* && mkdir -p checkpoints/$*
-	cp -r runs/$*/config.json runs/$*/model.safetensors runs/$*/steps checkpoints/$*
+	rm -rf checkpoints/.$*.new && mkdir checkpoints/.$*.new
+	cp -r runs/$*/config.json runs/$*/model.safetensors runs/$*/steps checkpoints/.$*.new
+	rm -rf checkpoints/$* && mv checkpoints/.$*.new checkpoints/$*
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

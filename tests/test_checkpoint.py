@@ -3,6 +3,7 @@
 import json
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -15,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import SafetensorError
 
-from iclzoo.zoo import errors
+from iclzoo.zoo import errors, registry
+from iclzoo.zoo.attention import LinearSelfAttention
 from iclzoo.zoo.card import Card
-from iclzoo.zoo.checkpoint import checkpoint_folder, list_checkpoints, load, read_card, save
+from iclzoo.zoo.checkpoint import checkpoint_folder, list_checkpoints, load, read_card, save, write_card
 from iclzoo.zoo.registry import create
 from iclzoo.zoo.tensors import from_bytes, named_arrays, to_bytes
 
@@ -217,6 +219,151 @@ def test_unregistered_models_cannot_be_saved(tmp_path):
     with pytest.raises(errors.ContractError, match=r"iclzoo\.register"):
         save(tmp_path / "stranger", Stranger(jnp.zeros(3)))
     assert list(tmp_path.iterdir()) == []
+
+
+class Damped(eqx.Module):
+    """A model with numbers of all kinds that no hyperparameter decides."""
+
+    w: jax.Array
+    damping: float
+    setting: str = eqx.field(static=True)
+    input_dim: int = eqx.field(static=True)
+    output_dim: int = eqx.field(static=True)
+    width: float = eqx.field(static=True)
+
+    def __init__(self, *, input_dim: int = 3, output_dim: int = 1, width: float = 0.5, key):
+        self.w, self.damping, self.setting = jr.normal(key, (output_dim, input_dim)), 1.0, "mild"
+        self.input_dim, self.output_dim, self.width = input_dim, output_dim, width
+
+    def __call__(self, prompt):
+        return self.damping * self.w @ prompt.query
+
+
+@pytest.fixture
+def damped(getkey, monkeypatch):
+    monkeypatch.setattr(registry, "_models", {**registry._models, "damped": Damped})
+    return Damped(key=getkey())
+
+
+def reset(model, name, value):
+    copy = jax.tree.map(lambda leaf: leaf, model)
+    object.__setattr__(copy, name, value)
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: reset(m, "damping", 0.25), r"damping is 0\.25, and built anew 1\.0"),
+        (lambda m: reset(m, "damping", np.float32(1.0)), "unexpected damping"),
+        (lambda m: reset(m, "damping", True), "damping is True, and built anew 1.0"),
+        (lambda m: reset(m, "damping", jnp.ones(())), "unexpected damping"),
+        (lambda m: reset(m, "setting", "wild"), "setting is 'wild', and built anew 'mild'"),
+        (lambda m: reset(m, "width", np.float32(0.5)), "not JSON serializable"),
+        (lambda m: reset(m, "width", float("nan")), "not JSON compliant"),
+        (lambda m: reset(m, "w", jnp.ones((2, 1, 3))), r"w is \[2, 1, 3\], expected \[1, 3\]"),
+        (lambda m: reset(m, "w", jnp.ones((1, 3), jnp.int32)), "w holds int32, expected float32"),
+        (lambda m: reset(m, "w", [jnp.ones((1, 3))]), r"missing w.*unexpected w\.0"),
+        (lambda m: eqx.filter_vmap(lambda k: Damped(key=k))(jr.split(jr.key(0), 2)), r"w is \[2, 1, 3\], expected"),
+    ],
+)
+def test_what_could_not_be_loaded_again_is_not_saved(change, message, damped, tmp_path):
+    with pytest.raises((errors.ContractError, errors.CardError), match=message):
+        save(tmp_path / "x", change(damped))
+    assert list(tmp_path.iterdir()) == []
+    assert trees_equal(load(save(tmp_path / "x", damped)), damped)
+    of_numpy = reset(damped, "w", np.asarray(damped.w))
+    assert trees_equal(load(save(tmp_path / "y", of_numpy)), damped)
+
+
+def test_a_layer_with_more_heads_is_not_saved(model, getkey, tmp_path):
+    more = LinearSelfAttention(embed_dim=4, num_heads=3, init_scale=1.0, key=getkey())
+    other = eqx.tree_at(lambda m: m.layers[1], model, more)
+    with pytest.raises(errors.ContractError, match=r"layers\.1\.W_K is \[3, 4, 4\], expected \[1, 4, 4\]"):
+        save(tmp_path / "x", other)
+    with pytest.raises(errors.ContractError, match="does not hold the tensors its card lists"):
+        save(tmp_path / "x", model, steps={0: other})
+
+
+@pytest.mark.parametrize("step", [-5, 1.5, True, "3", None, float("nan"), 10**18, np.float32(3)])
+def test_steps_are_whole_numbers(step, model, tmp_path):
+    with pytest.raises(errors.ConfigError, match="each of steps must be a whole number from 0"):
+        save(tmp_path / "x", model, steps={step: model})
+    folder = save(tmp_path / "x", model, steps={np.int64(3): model, 10**18 - 1: model})
+    assert read_card(folder).steps == (3, 10**18 - 1)
+    assert trees_equal(load(folder, step=np.int64(3)), model)
+    if step is not None:
+        with pytest.raises((errors.ConfigError, errors.MissingStepError)):
+            load(folder, step=step)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"description": "\ud800"},
+        {"figures": {"a": float("nan")}},
+        {"figures": {"a": np.float32(1)}},
+        {"task": {"a": object()}},
+        {"description": 5},
+        {"training": [1]},
+        {"format": 2},
+        {"reference": None},
+    ],
+)
+def test_a_card_that_could_not_be_read_again_is_not_written(entries, model, tmp_path):
+    with pytest.raises(errors.CardError):
+        save(tmp_path / "x", model, Card(**entries))
+    assert list(tmp_path.iterdir()) == []
+    folder = save(tmp_path / "x", model)
+    text = (folder / "config.json").read_bytes()
+    with pytest.raises(errors.CardError):
+        write_card(folder, replace(read_card(folder), **entries))
+    assert (folder / "config.json").read_bytes() == text
+
+
+def test_entries_given_twice_are_no_card(folder):
+    text = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(text.replace('"format": 1', '"format": 1, "format": 1'))
+    with pytest.raises(errors.CardError, match="the entry 'format' is given twice"):
+        read_card(folder)
+    (folder / "config.json").write_text(text.replace('"num_layers": 2', '"num_layers": 1, "num_layers": 2'))
+    with pytest.raises(errors.CardError, match="the entry 'num_layers' is given twice"):
+        load(folder)
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors", "steps/900.safetensors"])
+def test_a_terabyte_is_not_read(file, folder):
+    with (folder / file).open("r+b") as sparse:
+        sparse.truncate(2**40)
+    with pytest.raises(
+        errors.CheckpointError, match=f"{file}.* is (larger than any card|not the file its card records)"
+    ):
+        load(folder, step=900) if "steps" in file else load(folder)
+
+
+def test_nor_one_that_the_card_promises(folder):
+    with (folder / "model.safetensors").open("r+b") as sparse:
+        sparse.truncate(2**40)
+    files = json.loads((folder / "config.json").read_text())["files"]
+    edit_card(folder, files=files | {"model.safetensors": {"bytes": 2**40, "sha256": "0" * 64}})
+    with pytest.raises(
+        errors.CardError, match=r"records 1099511627776 bytes of model\.safetensors, but its tensors take"
+    ):
+        load(folder)
+    edit_card(
+        folder,
+        tensors={"layers.0.W_K": f"float32[{2**20},{2**20}]"},
+        files={"model.safetensors": {"bytes": 2**40, "sha256": "0" * 64}},
+    )
+    with pytest.raises(errors.CheckpointError):
+        load(folder)
+
+
+def test_a_step_that_was_not_kept_names_the_nearest(model, tmp_path):
+    folder = save(tmp_path / "x", model, steps=dict.fromkeys(range(0, 3000, 30), model))
+    with pytest.raises(errors.MissingStepError) as caught:
+        load(folder, step=100)
+    assert str(caught.value).endswith("the nearest of its 100: 0, 30, 60, 90, 120, 150, 180, 210, 240, 270")
 
 
 @settings(max_examples=300, deadline=None)

@@ -24,7 +24,8 @@ from ..zoo.card import CARD_FILE, Card, library_versions, parsed
 from ..zoo.checkpoint import checkpoint_files, read_card, step_file
 from ..zoo.config import from_config, to_config
 from ..zoo.errors import RunError, ZooError, said_by
-from ..zoo.files import located, write_atomically
+from ..zoo.files import located, read_file, write_atomically
+from ..zoo.memory import physical_memory
 from ..zoo.tensors import fill, from_bytes, named_arrays, to_bytes
 from .loop import State, members_of, start
 from .recipe import Recipe
@@ -203,7 +204,7 @@ class RunFolder:
         self.kept[step], self._hashes[step] = model, _hash(data)
 
     def _read(self, file: str) -> bytes:
-        return (self.path / file).read_bytes()
+        return read_file(self.path / file, physical_memory())
 
     @contextmanager
     def _reading(self, file: str) -> Iterator[None]:

@@ -34,6 +34,7 @@ from .errors import (
     MismatchError,
     MissingFileError,
     MissingStepError,
+    NoFileError,
     NotACheckpointError,
     PathError,
     TruncatedFileError,
@@ -42,8 +43,9 @@ from .errors import (
     enumerated,
     said_by,
 )
-from .files import located, locked, write_atomically, writing
+from .files import located, locked, read_file, write_atomically, writing
 from .folders import FolderKind, current
+from .memory import physical_memory
 from .registry import create, hyperparameters, model_name
 from .tensors import described, differing_settings, fill, from_bytes, named_arrays, to_bytes
 
@@ -52,7 +54,7 @@ T = TypeVar("T")
 MODEL_FILE = "model.safetensors"
 MOST_CARD_BYTES = 2**24
 MOST_STEP = 10**18 - 1  # that a card can list
-MOST_STEPS_NAMED = 12
+MOST_STEPS_NAMED = 10
 _LFS_MAGIC = b"version https://git-lfs"
 _DESCRIBED = re.compile(r"[a-z0-9]+\[((?:[0-9]{1,18},?)*)\]")
 
@@ -311,20 +313,17 @@ def _most_bytes(card: Card, source: Path) -> int:
                 f"{source}: {name!r:.60} is described as {description!r:.60}, expected one as float32[1,11,11]"
             )
         most += 8 * prod(map(int, filter(None, match[1].split(",")))) + 8 * len(name.encode()) + 2**10
-    return min(most, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(most, physical_memory())
 
 
 def _read(path: Path, most: int) -> bytes:
     """The content of a file, and no more than one byte beyond `most`."""
     try:
-        if path.is_dir():
-            raise NotACheckpointError(f"{path} is a directory; a checkpoint has a file there")
-        if path.exists() and not path.is_file():
-            raise NotACheckpointError(f"{path} is a device or a pipe; a checkpoint has a file there")
-        with path.open("rb") as file:
-            data = file.read(most + 1)
+        data = read_file(path, most)
     except FileNotFoundError:
         raise MissingFileError(f"{path} is missing; copy it from the checkpoint's source") from None
+    except NoFileError as error:
+        raise NotACheckpointError(f"{error}; a checkpoint has a file there") from None
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     if not data:

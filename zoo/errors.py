@@ -38,6 +38,10 @@ class PathError(ZooError, ValueError):
     """What no file or folder can be called."""
 
 
+class NoFileError(ZooError, OSError):
+    """A folder, a device or a pipe where a file should be."""
+
+
 class WriteError(ZooError, OSError):
     """What the system does not let be written; what was there is untouched."""
 

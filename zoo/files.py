@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from .errors import PathError, WriteError, ZooError
+from .errors import NoFileError, PathError, WriteError, ZooError
 
 _NO_FOLDER_LOCKS = {errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 
@@ -25,8 +25,20 @@ def located(path: str | os.PathLike[str]) -> Path:
     """Where a path leads: `~` is the user's home, links are resolved. **Raises** `PathError` for what no file can be called."""
     try:
         return Path(os.path.realpath(os.path.expanduser(path)))
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OSError) as error:  # the last where the working directory is gone
         raise PathError(f"{path!r:.200} is no path: {error}") from None
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """The content of a file, and no more of it than one byte beyond `most`.
+
+    **Raises** `NoFileError` for a folder, and for a device or a pipe, which may have no end; `OSError` if it cannot be read.
+    """
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        raise NoFileError(f"{path} is {'a directory' if stat.S_ISDIR(mode) else 'a device or a pipe'}")
+    with path.open("rb") as file:
+        return file.read(most + 1)
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
