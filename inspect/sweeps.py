@@ -54,7 +54,6 @@ class DistractedTask(Task):
     def output_dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.task.output_dim
 
-    @checked
     @property
     def num_examples(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.task.num_examples

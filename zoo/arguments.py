@@ -62,7 +62,7 @@ _SORTS = {
     "a string": _Sort(_is(str)),
     "a path": _Sort(_is(PathLike)),
     "a mapping": _Sort(_is(Mapping)),
-    "a prompt": _Sort(_prompts(0), "prompt, target = task.sample(key)"),
+    "one prompt": _Sort(_prompts(0), "prompt, target = task.sample(key)"),
     "a batch of prompts": _Sort(_prompts(1), "prompts, targets = task.sample_batch(key, 100)"),
     "a random key": _Sort(_keys(0), "jax.random.key(0)"),
     "a batch of random keys": _Sort(_keys(1)),
@@ -80,7 +80,7 @@ _ADVICE = {
     ("a learner", "a path"): "write iclzoo.load(path)",
     ("a learner", "a recipe"): "write iclzoo.fit(recipe).model",
     ("a recipe", "a string"): "write iclzoo.recipe({0!r})",
-    ("a prompt", "a batch of prompts"): "use jax.vmap, as in jax.vmap(model)(prompts)",
+    ("one prompt", "a batch of prompts"): "use jax.vmap, as in jax.vmap(model)(prompts)",
     ("a random key", "a batch of random keys"): "use jax.vmap, or one of them, as in keys[0]",
 }
 
@@ -89,15 +89,16 @@ def of_sort(*wanted: str, example: str = "") -> Check:
     """The check for things of these sorts. It **raises** `ShapeError` about prompts, else `ArgumentError`."""
 
     def check(name: str, value: Any) -> Any:
-        came = next((sort for sort in _SORTS if _SORTS[sort].holds(value)), "")
+        came = _sort(value)
         if came in wanted:
             return value
-        if came == "a class":
+        advice = f"write {example or _SORTS[wanted[0]].example}"
+        if came == "a class" and "a string" not in wanted:
             advice = f"write {value.__name__}(…)"
-        else:
-            advice = _ADVICE.get((wanted[0], came), "").format(value) or f"write {example or _SORTS[wanted[0]].example}"
+        if (wanted[0], came) in _ADVICE:
+            advice = _ADVICE[wanted[0], came].format(value)
         error = ShapeError if "prompt" in wanted[0] or "batch" in came else ArgumentError
-        raise error(f"{name} must be {' or '.join(wanted)}, got {described(value, came)}; {advice}")
+        raise error(f"{name} must be {' or '.join(wanted)}, got {described(value)}; {advice}")
 
     return check
 
@@ -113,21 +114,26 @@ def mapping(keys: Check, values: Check, example: str) -> Check:
 
 
 def several(each: Check) -> Check:
-    """The check for one thing or more in order, by a check of each. Traced arrays, which have no values yet, are let through."""
+    """The check for one thing or more in order, by a check of each."""
 
     def check(name: str, value: Any) -> Any:
-        if isinstance(value, jax.core.Tracer):
-            return value
-        if (
-            isinstance(value, str | bytes | Mapping)
-            or not hasattr(value, "__len__")
-            or np.ndim(value) == 0
-            or not len(value)
+        if isinstance(value, str | bytes | Mapping) or not (
+            np.iterable(value) and hasattr(value, "__len__") and len(value)
         ):
             raise ArgumentError(f"{name} must be a list or a tuple of one or more, got {described(value)}")
         return tuple(each(f"{name}[{place}]", entry) for place, entry in enumerate(value))
 
-    return check
+    return or_array(check)
+
+
+def or_array(check: Check) -> Check:
+    """The check for numbers that JAX may differentiate by: its arrays stay what they are, and traced ones have no values to check."""
+
+    def check_value(name: str, value: Any) -> Any:
+        checked = value if isinstance(value, jax.core.Tracer) else check(name, value)
+        return value if isinstance(value, jax.Array) else checked
+
+    return check_value
 
 
 def array(name: str, value: Any) -> Any:
@@ -144,20 +150,39 @@ def training(name: str, value: Any) -> Any:
     return of_sort("a string", "a path", "a mapping", example='"runs/mine", or {0: model}')(name, value)
 
 
-def described(value: Any, sort: str = "") -> str:
+def described(value: Any) -> str:
     """What came, in a few words."""
-    if sort == "a class":
-        return f"the class {value.__name__}"
-    if value is None or isinstance(value, str | PathLike | bool | int | float | complex | np.generic):
-        return f"{sort.replace('a ', 'the ', 1)} {value!r:.60}".lstrip()
+    sort, kind = _sort(value), getattr(value, "__name__", type(value).__name__)
     if "batch" in sort:
         return sort.replace("batch of", f"batch of {len(jax.tree.leaves(value)[0])}")
-    shape = getattr(value, "shape", None)
-    return f"{sort or 'an object'} ({type(value).__name__}{'' if shape is None else f' of shape {shape}'})"
+    if isinstance(value, type | str | PathLike):
+        return f"{sort.replace('a ', 'the ')} {kind if sort == 'a class' else repr(str(value))}"[:80]
+    if hasattr(value, "shape") and not sort:
+        return f"an array of shape {value.shape}"
+    if isinstance(value, tuple | list | set):
+        return f"a {kind} of {len(value)}"
+    return f"{sort} ({kind})" if sort else f"{value!r:.60}"
 
 
-LEARNER, TASK, KEY, RECIPE = of_sort("a learner"), of_sort("a task"), of_sort("a random key"), of_sort("a recipe")
-PROMPT, PROMPTS, PRODUCTS = of_sort("a prompt"), of_sort("a batch of prompts"), of_sort("the products of a layer")
+def _sort(value: Any) -> str:
+    return next((sort for sort in _SORTS if _SORTS[sort].holds(value)), "")
+
+
+def key(name: str, value: Any) -> Any:
+    """The check for a random key, NumPy's arrays of the old form among them."""
+    value = of_sort("a random key")(name, value)
+    return jnp.asarray(value) if isinstance(value, np.ndarray) else value
+
+
+def layered(name: str, value: Any) -> Any:
+    """The check for a `TokenModel`, whose layers can be looked into."""
+    if not hasattr(LEARNER(name, value), "stack"):
+        raise ArgumentError(f"{name} must have layers over tokens, as a TokenModel has, got {described(value)}")
+    return value
+
+
+LEARNER, TASK, RECIPE = of_sort("a learner"), of_sort("a task"), of_sort("a recipe")
+PROMPT, PROMPTS, PRODUCTS = of_sort("one prompt"), of_sort("a batch of prompts"), of_sort("the products of a layer")
 NAME = of_sort("a string", example='a name, such as "lsa"')
 PATH = of_sort("a string", "a path", example='a path, such as "runs/mine"')
 FUNCTION = of_sort("a learner", example="a function")

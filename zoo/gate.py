@@ -12,7 +12,6 @@ from jaxtyping import Array, Float
 
 from .arguments import (
     FUNCTION,
-    KEY,
     LEARNER,
     LEARNERS,
     NAME,
@@ -26,6 +25,9 @@ from .arguments import (
     Check,
     array,
     described,
+    key,
+    layered,
+    or_array,
     several,
     training,
 )
@@ -37,7 +39,7 @@ Function = TypeVar("Function", bound=Callable)
 
 COUNT = partial(whole_number, least=1, most=2**31)  # a number of 32 bits tells one task from another
 POINTS = partial(whole_number, least=1, most=10_000)  # of a curve
-POSITIVE = partial(real_number, above=0)
+POSITIVE = partial(real_number, above=0.0)
 
 # What a parameter takes, by its name.
 PARAMETERS: dict[str, Check] = {
@@ -47,7 +49,7 @@ PARAMETERS: dict[str, Check] = {
         "task": TASK,
         "prompt": PROMPT,
         "prompts": PROMPTS,
-        "key": KEY,
+        "key": key,
         "recipe": RECIPE,
         "layer": PRODUCTS,
         "steps": STEPS,
@@ -60,7 +62,7 @@ PARAMETERS: dict[str, Check] = {
     **dict.fromkeys(("num_tasks", "chunk", "num_examples", "input_dim", "output_dim"), COUNT),
     **dict.fromkeys(("num_points", "num_applications", "resolution"), POINTS),
     **{"seed": seed, "step": partial(whole_number, least=0)},
-    **{"step_size": real_number, "duration": POSITIVE, "scale": POSITIVE},
+    **{"step_size": or_array(real_number), "scale": or_array(POSITIVE), "duration": POSITIVE},
     **dict.fromkeys(("step_sizes", "gammas", "dampings", "t"), several(real_number)),
     **dict.fromkeys(("overwrite", "resume", "progress", "figures", "fixed_gauge"), truth_value),
 }
@@ -116,7 +118,7 @@ def predict(learner: Learner, prompt: Prompt) -> Float[Array, " output_dim"]:
 
 def _fit_together(wanted: Mapping[str, Check], given: Mapping[str, Any]) -> None:
     """**Raises** `ShapeError` unless the learners read such prompts as are given, and the targets are those of the prompts."""
-    learners = [given[name] for name in given if name == "self" or wanted.get(name) is LEARNER]
+    learners = [given[name] for name in given if name == "self" or wanted.get(name) in (LEARNER, layered)]
     learners += [learner for name in given if wanted.get(name) is LEARNERS for learner in given[name].values()]
     for name in (name for name in given if wanted.get(name) in (TASK, PROMPT, PROMPTS)):
         for learner in learners:

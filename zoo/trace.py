@@ -4,7 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .gate import checked
+from .arguments import layered
+from .gate import gate
 from .prompt import Prompt
 from .token_model import TokenModel
 
@@ -20,11 +21,11 @@ class Trace(eqx.Module):
     predictions: Float[Array, "num_stages output_dim"]  # the prediction read out before the first and after each layer
 
 
-@checked
+@gate(model=layered)
 def trace(model: TokenModel, prompt: Prompt) -> Trace:
     """Run `model` on one prompt and keep what it computed.
 
-    **Raises** `ShapeError` if the prompt has other dimensions than the model reads.
+    **Raises** `ShapeError` if the prompt has other dimensions than the model reads, `ArgumentError` if it has no layers over tokens.
     """
     tokens = model.embed(prompt)
     residual, scores, pattern = [tokens], [], []
