@@ -1,9 +1,8 @@
 """Damage to checkpoint files: by accident, as truncation and flipped bytes, and by malice, as headers and cards that lie.
 
-Every function draws from a `random.Random` and nothing else, so that a seed, or Hypothesis, can make the same damage again.
+Every function draws from a `random.Random` and depends on nothing else, so that a seed makes the same damage again.
 """
 
-import json
 import struct
 from collections.abc import Callable
 from contextlib import suppress
@@ -144,7 +143,7 @@ def lie_in_header(data: bytes, random: Random) -> bytes:
                 header = change_somewhere(header, random)
         if not isinstance(header, dict):
             break
-    text = json.dumps(header)
+    text = written(header).decode()
     if random.random() < 0.1:  # every entry twice
         text = text[:-1] + ", " + text[1:] if len(text) > 2 else text
     if random.random() < 0.1:

@@ -1,6 +1,7 @@
 """Names, numbers, shapes and other values that no honest checkpoint holds, and JSON with them in it."""
 
 import json
+import re
 from random import Random
 from typing import Any
 
@@ -40,6 +41,9 @@ DTYPES = [
     "",
     "object",
 ]
+
+# Levels of JSON: more than `nested` makes, and far fewer than Python follows, for how many it follows depends on the stack at that moment.
+DEEPEST = 420
 
 
 def shape(random: Random) -> list[Any]:
@@ -100,14 +104,29 @@ def nested(random: Random) -> Any:
 
 
 def parsed(data: bytes) -> Any:
+    """What JSON says; nothing where it is not valid, or deeper than `DEEPEST`."""
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
+        return json.loads(data) if _depth_of_text(data) <= DEEPEST else {}
+    except ValueError:
         return {}
 
 
-def written(card: Any) -> bytes:
-    try:
-        return json.dumps(card).encode()
-    except (ValueError, RecursionError):
-        return b"{}"
+def written(tree: Any) -> bytes:
+    """A tree as JSON; an empty one where it is deeper than `DEEPEST`."""
+    return json.dumps(tree).encode() if _depth_of_tree(tree) <= DEEPEST else b"{}"
+
+
+def _depth_of_text(data: bytes) -> int:
+    depth = deepest = 0
+    for bracket in re.findall(rb"[][{}]", re.sub(rb'"(?:[^"\\]|\\.)*"', b"", data, flags=re.DOTALL)):
+        depth += 1 if bracket in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _depth_of_tree(tree: Any) -> int:
+    depth, level = 0, [tree]
+    while level := [node for node in level if isinstance(node, dict | list)]:
+        depth += 1
+        level = [child for node in level for child in (node.values() if isinstance(node, dict) else node)]
+    return depth

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..train.tasks import Task
+from ..zoo.gate import checked, predict
 from ..zoo.prompt import Learner, Prompt
 from .alignment import Mean, sensitivity
 from .means import UNDEFINED
@@ -62,6 +63,7 @@ class Comparison:
     )  # of predictions and of sensitivities, without those that the learner leaves undefined
 
 
+@checked
 def compare(
     learner: Learner,
     others: Mapping[str, Learner],
@@ -87,6 +89,7 @@ def compare(
     }
 
 
+@checked
 def draw(task: Task, num_tasks: int, key: PRNGKeyArray) -> Iterator[tuple[Prompt, Array]]:
     """At least `num_tasks` prompts and targets, `CHUNK` at a time: memory is bounded, and what reads them is compiled once.
 
@@ -97,6 +100,7 @@ def draw(task: Task, num_tasks: int, key: PRNGKeyArray) -> Iterator[tuple[Prompt
         yield _sample(task, keys)
 
 
+@checked
 def outputs(learner: Learner, prompts: Prompt) -> tuple[np.ndarray, np.ndarray]:
     """Predictions [num_tasks, output_dim] and sensitivities [num_tasks, output_dim, input_dim], in float64."""
     predictions, slopes = _outputs(learner, prompts)
@@ -148,7 +152,7 @@ def _sample(task: Task, keys: Array) -> tuple[Prompt, Array]:
 
 @eqx.filter_jit
 def _outputs(learner: Learner, prompts: Prompt) -> tuple[Array, Array]:
-    return jax.vmap(lambda prompt: (learner(prompt), sensitivity(learner, prompt)))(prompts)
+    return jax.vmap(lambda prompt: (predict(learner, prompt), sensitivity(learner, prompt)))(prompts)
 
 
 def _squares(predictions: np.ndarray, slopes: np.ndarray) -> np.ndarray:

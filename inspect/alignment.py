@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..train.losses import over_tasks
 from ..train.tasks import Task
+from ..zoo.gate import checked, predict
 from ..zoo.prompt import Learner, Prompt
 
 
@@ -46,11 +47,13 @@ class Alignment:
     num_not_finite: int
 
 
+@checked
 def sensitivity(learner: Learner, prompt: Prompt) -> Float[Array, "output_dim input_dim"]:
     """∂ŷ/∂x_query: how the prediction moves with the query."""
-    return jax.jacrev(lambda query: learner(eqx.tree_at(lambda p: p.query, prompt, query)))(prompt.query)
+    return jax.jacrev(lambda query: predict(learner, eqx.tree_at(lambda p: p.query, prompt, query)))(prompt.query)
 
 
+@checked
 def alignment(learner: Learner, other: Learner, task: Task, *, num_tasks: int = 10_000, key: PRNGKeyArray) -> Alignment:
     """Compare two learners on `num_tasks` tasks. von Oswald et al. 2023, section 3."""
     distance, sensitivity_distance, cosine = over_tasks(_compare, (learner, other), task, num_tasks=num_tasks, key=key)
@@ -68,7 +71,7 @@ def alignment(learner: Learner, other: Learner, task: Task, *, num_tasks: int = 
 
 
 def _compare(learners: tuple[Learner, Learner], prompt: Prompt, target: Array) -> tuple[Array, Array, Array]:
-    (y, dy), (y_other, dy_other) = ((learner(prompt), sensitivity(learner, prompt)) for learner in learners)
+    (y, dy), (y_other, dy_other) = ((predict(learner, prompt), sensitivity(learner, prompt)) for learner in learners)
     cosine = (_unit(dy) * _unit(dy_other)).sum()
     return jnp.linalg.norm(y - y_other), jnp.linalg.norm(dy - dy_other), cosine
 

@@ -12,6 +12,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize, SymLogNorm
 from matplotlib.figure import Figure
 
 from ..zoo.errors import HeadError, ZooError
+from ..zoo.gate import checked
 from .weights import Products, fix_gauge, products
 
 # Negative red, zero white, positive blue: safe for colour-blind readers.
@@ -89,6 +90,7 @@ def product_heatmap(
     return ax
 
 
+@checked
 def heatmap(
     model: Any,
     *,

@@ -13,9 +13,11 @@ from jaxtyping import PRNGKeyArray
 
 from ..train.baselines import best_baseline
 from ..train.tasks import Task
+from ..zoo.arguments import PATH
 from ..zoo.checkpoint import load, read_card
 from ..zoo.config import from_config
 from ..zoo.errors import UnknownNameError, ZooError
+from ..zoo.gate import checked, gate
 from ..zoo.prompt import Learner, Prompt
 from .agreement import CHUNK, Agreement, Comparison, compare, draw, mean_share, outputs
 from .alignment import Mean
@@ -69,6 +71,7 @@ class Identification:
     num_tuning_tasks: int
 
 
+@checked
 def identify(
     learner: Learner,
     task: Task,
@@ -136,6 +139,7 @@ def identify(
     return replace(result, verdict=verdict, reason=reason, ranking=ranking, best_for_task=best, skipped=skipped)
 
 
+@gate(name=PATH)
 def identify_checkpoint(
     name: str | Path,
     *,

@@ -17,8 +17,10 @@ from scipy.optimize import linear_sum_assignment
 
 from ..train.losses import over_tasks, squared_error
 from ..train.tasks import Task
+from ..zoo.arguments import PRODUCTS
 from ..zoo.attention import FactoredSelfAttention, MergedLinearSelfAttention, SelfAttention
 from ..zoo.errors import ZooError
+from ..zoo.gate import checked, gate
 from ..zoo.registry import hyperparameters
 from .alignment import Mean
 from .means import finite_mean, half_mse_of
@@ -60,6 +62,7 @@ class Interpolation:
         return max(abs(value) for value in excess if value is not None) / start
 
 
+@checked
 def interpolation(
     start: Any,
     end: Any,
@@ -86,6 +89,7 @@ def interpolation(
     )
 
 
+@checked
 def with_products(model: Any, layers: Sequence[Products]) -> Any:
     """The same model with these products in its attention layers.
 
@@ -108,6 +112,7 @@ def with_products(model: Any, layers: Sequence[Products]) -> Any:
     return jax.tree.map(write, model, is_leaf=lambda node: isinstance(node, SelfAttention))
 
 
+@checked
 def read_construction(model: Any) -> Any:
     """The same model with each linear head replaced by the step of GD++ that its weights spell, as `read_step` reads it.
 
@@ -128,6 +133,7 @@ def read_construction(model: Any) -> Any:
     return with_products(model, [construct(layer) for layer in gauge_fixed(model)])
 
 
+@gate(other=PRODUCTS)
 def match_heads(layer: Products, other: Products) -> Products:
     """`layer` with its heads in the order that brings them nearest to those of `other`, scale and sign left out of account.
 

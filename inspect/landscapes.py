@@ -11,6 +11,7 @@ from ..train.baselines import best_baseline
 from ..train.tasks import Task
 from ..zoo.algorithms.gradient_descent import GradientDescent
 from ..zoo.errors import ZooError
+from ..zoo.gate import checked
 from ..zoo.prompt import Learner, Prompt
 from .alignment import sensitivity
 
@@ -30,6 +31,7 @@ class Landscape:
     step_size: float  # η
 
 
+@checked
 def landscapes(
     learner: Learner,
     task: Task,
@@ -47,10 +49,8 @@ def landscapes(
     **Raises** `ZooError` unless `task` has two inputs and one output, and `learner` reads them.
     """
     for setting, needed in (("input_dim", 2), ("output_dim", 1)):
-        for owner, name in ((task, "the task"), (learner, "the learner")):
-            given = getattr(owner, setting, needed)
-            if given != needed:
-                raise ZooError(f"a landscape needs {setting} {needed}, but {name} has {given}")
+        if (given := getattr(task, setting)) != needed:
+            raise ZooError(f"a landscape needs {setting} {needed}, but the task has {given}")
     if step_size is None:
         descent = best_baseline("gd-1", task)
         assert isinstance(descent, GradientDescent)

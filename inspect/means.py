@@ -9,12 +9,14 @@ from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ..train.losses import CHUNK, in_chunks
 from ..train.tasks import Target, Task
+from ..zoo.gate import gate
 from ..zoo.prompt import Prompt
 from .alignment import Mean
 
 UNDEFINED = Mean(None, None)
 
 
+@gate(learners=None)
 def mean_over_tasks(
     measure: Callable[[Any, Prompt, Target], PyTree[Array]],
     learners: PyTree,

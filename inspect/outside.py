@@ -9,9 +9,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..train.inputs import Gaussian, Inputs, Matrix, Uniform
 from ..train.tasks import LinearRegression, SineRegression, Task, TaskPool
+from ..zoo.gate import checked
 
 WIDER = 1.5
-TRAINING = "training"
+training = "training"
 
 
 class LinearImage(Inputs):
@@ -32,6 +33,7 @@ class LinearImage(Inputs):
         return self.matrix @ self.inputs.fourth_moment(self.matrix.T @ A @ self.matrix) @ self.matrix.T
 
 
+@checked
 def inside_and_outside(task: Task) -> dict[str, Task]:
     """`task` itself, first, and the same with inputs drawn otherwise.
 
@@ -42,13 +44,13 @@ def inside_and_outside(task: Task) -> dict[str, Task]:
     """
     behind = task.task if isinstance(task, TaskPool) else task
     if not isinstance(behind, LinearRegression | SineRegression):
-        return {TRAINING: task}
+        return {training: task}
     inputs, normal = behind.inputs, isinstance(behind.inputs, Gaussian)
     wider = LinearImage(inputs, WIDER * jnp.eye(behind.input_dim))
     white = Uniform(3**0.5) if normal else Gaussian(1.0)
     other = LinearImage(white, _square_root(inputs.covariance(behind.input_dim)))
     return {
-        TRAINING: task,
+        training: task,
         f"inputs × {WIDER}": replace(behind, inputs=wider),
         "uniform inputs" if normal else "normal inputs": replace(behind, inputs=other),
     }

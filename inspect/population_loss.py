@@ -21,9 +21,11 @@ from jaxtyping import Array, Float
 from ..train.inputs import Inputs, Matrix, Number
 from ..train.tasks import LinearRegression, Task
 from ..train.teachers import GaussianTeacher
+from ..zoo.arguments import several
 from ..zoo.attention import LinearSelfAttention, MergedLinearSelfAttention, Product, SelfAttention
 from ..zoo.errors import ZooError
 from ..zoo.frozen import Frozen
+from ..zoo.gate import COUNT, checked, gate
 from ..zoo.models.deep_lsa import DeepLSA
 from ..zoo.models.recurrent_lsa import RecurrentLSA
 from ..zoo.token_model import ConcatenatingModel, TokenModel
@@ -43,6 +45,7 @@ class ProductGradient(NamedTuple):
     W_PV: Float[np.ndarray, "num_heads embed_dim embed_dim"]
 
 
+@checked
 def population_loss(model: Any, task: Task) -> float:
     """½·MSE of a model of one linear attention layer over all tasks of a distribution, exact, in float64.
 
@@ -56,11 +59,12 @@ def population_loss(model: Any, task: Task) -> float:
         return float(_population_loss(*in_float64((model, task))))
 
 
+@gate(num_examples=several(COUNT))
 def population_loss_by_length(model: Any, task: Task, num_examples: Sequence[int]) -> Float[np.ndarray, " num_lengths"]:
     """`population_loss` on prompts of each of these lengths, in one program. **Raises** `ZooError` like `population_loss`."""
     check_one_layer(model, task)
     assert isinstance(task, LinearRegression)
-    if not num_examples or min(num_examples) < task.num_distractors:
+    if min(num_examples) < task.num_distractors:
         raise ZooError(
             f"num_examples must be lengths of at least num_distractors = {task.num_distractors}, got {num_examples}"
         )
@@ -69,6 +73,7 @@ def population_loss_by_length(model: Any, task: Task, num_examples: Sequence[int
         return np.asarray(_by_length(model, settings, lengths))
 
 
+@checked
 def population_loss_gradient(model: Any, task: Task) -> ProductGradient:
     """The gradient of `population_loss` by W_KQ and W_PV, exact, in float64. **Raises** `ZooError` like `population_loss`."""
     check_one_layer(model, task)
@@ -76,6 +81,7 @@ def population_loss_gradient(model: Any, task: Task) -> ProductGradient:
         return ProductGradient(*map(np.asarray, _gradient(*in_float64((model, task)))))
 
 
+@checked
 def one_layer(model: ConcatenatingModel) -> tuple[Product, Product, QueryStart]:
     """W_KQ, W_PV and W₀ of a model of one linear attention layer, so that JAX can differentiate by its parameters."""
     (layer,) = model.stack
@@ -87,6 +93,7 @@ def one_layer(model: ConcatenatingModel) -> tuple[Product, Product, QueryStart]:
     return layer.W_KQ, damping * layer.W_PV, W_0
 
 
+@gate(num_examples=None)
 def exact_half_mse(
     W_KQ: Product, W_PV: Product, W_0: QueryStart, task: LinearRegression, num_examples: Number | None = None
 ) -> Scalar:
@@ -189,18 +196,15 @@ def in_float64(settings: Any) -> Any:
     return jax.tree.map(lambda value: jnp.asarray(value, jnp.float64), settings)
 
 
+@checked
 def check_one_layer(model: Any, task: Task) -> None:
     """`ZooError` where `population_loss` does not apply, saying why."""
     check_task(task)
     if (reason := _why_not_bilinear(model)) is not None:
         raise ZooError(f"the exact loss is that of one linear attention layer over (x, y) tokens, but {reason}")
-    for name in ("input_dim", "output_dim"):
-        if getattr(model, name) != getattr(task, name):
-            raise ZooError(
-                f"the model reads prompts of {name} {getattr(model, name)}, the task has {getattr(task, name)}"
-            )
 
 
+@checked
 def check_task(task: Task) -> None:
     """`ZooError` where the moments of a task do not decide the loss of a linear attention layer, saying why."""
     if not isinstance(task, LinearRegression):

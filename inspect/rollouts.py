@@ -15,6 +15,7 @@ from ..train.tasks import Task
 from ..zoo.algorithms.gradient_descent import GradientDescent
 from ..zoo.constructions.gd import gradient_descent_lsa
 from ..zoo.errors import ZooError
+from ..zoo.gate import checked
 from ..zoo.token_model import TokenModel
 from ..zoo.trace import trace
 from .alignment import Mean
@@ -63,6 +64,7 @@ class ReadOuts:
     num_tasks: int
 
 
+@checked
 def rollouts(
     model: Any,
     task: Task,
@@ -83,8 +85,6 @@ def rollouts(
     **Raises** `ZooError` if `model` is not one layer over tokens, applied once or several times, or there is nothing to apply.
     """
     check_one_layer(model)
-    if num_applications < 1 or not len(dampings):
-        raise ZooError(f"a roll-out needs an application and a damping, got {num_applications} and {list(dampings)}")
     if step_size is None:
         descent = best_baseline("gd-1", task)
         assert isinstance(descent, GradientDescent)
@@ -106,6 +106,7 @@ def rollouts(
     )
 
 
+@checked
 def read_outs(model: Any, task: Task, *, num_tasks: int = 10_000, key: PRNGKeyArray) -> ReadOuts:
     """The half-MSE of the prediction after every layer of a token model, as embedded first.
 
@@ -121,6 +122,7 @@ def read_outs(model: Any, task: Task, *, num_tasks: int = 10_000, key: PRNGKeyAr
     )
 
 
+@checked
 def check_one_layer(model: Any) -> None:
     """**Raises** `ZooError` unless `model` is one layer over tokens, applied once or several times."""
     if not isinstance(model, TokenModel):

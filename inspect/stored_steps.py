@@ -6,10 +6,12 @@ from typing import Any
 
 from ..zoo.checkpoint import checkpoint_folder, load, read_card
 from ..zoo.errors import ZooError
+from ..zoo.gate import checked
 
 Training = Mapping[int, Any] | str | Path
 
 
+@checked
 def stored_models(training: Training) -> dict[int, Any]:
     """The model at each stored step, in order: of a checkpoint by name or path, or of a mapping from step to model.
 

@@ -5,6 +5,7 @@ Values that may be arrays are arrays here, so that learners are compiled once fo
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,7 +16,10 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..train.inputs import Exponential, Gaussian, Laplace, Uniform
 from ..train.tasks import LinearRegression, SineRegression, Target, Task
 from ..train.teachers import GaussianTeacher
+from ..zoo.arguments import NAME, several
+from ..zoo.checks import real_number, whole_number
 from ..zoo.errors import ZooError, unknown_name
+from ..zoo.gate import checked
 from ..zoo.prompt import Prompt
 
 Value = float | int | str
@@ -62,6 +66,7 @@ class DistractedTask(Task):
         return eqx.tree_at(lambda p: p.ys, prompt, ys), target
 
 
+@checked
 def half_width(task: Task, values: Values) -> Sweep:
     """x ~ U(−h, h)."""
     task, scale = _regression(task, "half-width of inputs"), _input_scale(task)
@@ -72,6 +77,7 @@ def half_width(task: Task, values: Values) -> Sweep:
     return Sweep("input half-width h, x ~ U(−h, h)", chosen, training, tasks)
 
 
+@checked
 def teacher_scale(task: Task, values: Values) -> Sweep:
     """W ~ N(μ, α²)."""
     task = _linear(task, "teacher scale")
@@ -83,6 +89,7 @@ def teacher_scale(task: Task, values: Values) -> Sweep:
     return Sweep("teacher scale α, W ~ N(μ, α²)", chosen, training, tasks)
 
 
+@checked
 def distribution(task: Task, values: Values) -> Sweep:
     """Uniform, normal, exponential or Laplace inputs, with the E[x²] of the task."""
     task, scale = _regression(task, "distribution of inputs"), _input_scale(task)
@@ -92,7 +99,7 @@ def distribution(task: Task, values: Values) -> Sweep:
         "exponential": Exponential(_array(scale / 2**0.5)),
         "Laplace": Laplace(_array(scale / 2**0.5)),
     }
-    chosen = tuple(map(str, kinds if values is None else values))
+    chosen = several(NAME)("values", [*kinds] if values is None else values)
     for kind in chosen:
         if kind not in kinds:
             raise unknown_name("distribution of inputs", kind, kinds)
@@ -101,16 +108,18 @@ def distribution(task: Task, values: Values) -> Sweep:
     return Sweep(f"inputs, E[x²] = {scale**2:.3g} for all", chosen, training, tasks)
 
 
+@checked
 def distractors(task: Task, values: Values) -> Sweep:
     """Examples with labels from N(0, 1)."""
     task = _linear(task, "distractor examples")
     N = task.num_examples
-    chosen = _whole(values, np.linspace(0, N, min(N, 5) + 1), at_most=N)
+    chosen = _whole(values, np.linspace(0, N, min(N, 5) + 1).astype(int).tolist(), at_most=N)
     clean = replace(task, num_distractors=0)  # pyright: ignore[reportCallIssue]
     tasks = tuple(DistractedTask(clean, jnp.asarray(number)) for number in chosen)  # pyright: ignore[reportCallIssue]
     return Sweep(f"distractors among N = {N} examples", chosen, task.num_distractors, tasks)
 
 
+@checked
 def num_examples(task: Task, values: Values) -> Sweep:
     """N: a prompt of fewer examples is the beginning of one of more."""
     task = _regression(task, "number of examples")
@@ -147,19 +156,12 @@ def _input_scale(task: Task) -> float:
 
 
 def _numbers(values: Values, default: Sequence[float]) -> tuple[float, ...]:
-    chosen = tuple(sorted(map(float, default if values is None else values)))
-    if not chosen:
-        raise ZooError("a sweep needs at least one value")
-    return chosen
+    return tuple(sorted(several(real_number)("values", default if values is None else values)))
 
 
-def _whole(
-    values: Values, default: Sequence | np.ndarray, *, at_least: int = 0, at_most: int | None = None
-) -> tuple[int, ...]:
-    chosen = tuple(sorted({int(value) for value in (default if values is None else values)}))
-    if not chosen or chosen[0] < at_least or (at_most is not None and chosen[-1] > at_most):
-        raise ZooError(f"values must be whole numbers from {at_least} to {at_most or '…'}, got {list(chosen)}")
-    return chosen
+def _whole(values: Values, default: Sequence[int], *, at_least: int = 0, at_most: int | None = None) -> tuple[int, ...]:
+    each = several(partial(whole_number, least=at_least, most=at_most))
+    return tuple(sorted(set(each("values", default if values is None else values))))
 
 
 def _array(value: float) -> Float[Array, ""]:

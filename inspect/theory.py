@@ -12,7 +12,9 @@ from ..train.inputs import Matrix
 from ..train.step_size import optimal_preconditioner, optimal_step_size
 from ..train.tasks import LinearRegression, Task
 from ..train.teachers import GaussianTeacher
+from ..zoo.arguments import TASK, several
 from ..zoo.errors import ZooError
+from ..zoo.gate import COUNT, checked, gate
 from .population_loss import check_task, in_float64, population_loss
 from .stored_steps import Training, stored_models
 
@@ -27,6 +29,7 @@ class LeastLosses:
     preconditioned_step: float  # one step preconditioned by the best matrix: for centred inputs, the best of one layer
 
 
+@checked
 def least_losses(task: Task) -> LeastLosses:
     """½·MSE of predicting zero, of the best step of gradient descent, and of the best preconditioned step, in float64.
 
@@ -54,6 +57,7 @@ class LossPath:
     least: LeastLosses
 
 
+@checked
 def loss_path(training: Training, task: Task) -> LossPath:
     """`population_loss` at each point of a training: of a checkpoint with stored steps, or of the model by step.
 
@@ -84,6 +88,7 @@ class PreconditionedRisk:
         return self.risk / 2
 
 
+@gate(training=TASK, test=TASK, num_examples=several(COUNT))
 def preconditioned_risk(
     training: LinearRegression,
     *,
@@ -114,8 +119,6 @@ def preconditioned_risk(
         raise ZooError("the prompts of test must have the input_dim and output_dim of training")
     N = training.num_examples
     lengths = sorted({N, *(2**k for k in range(13))}) if num_examples is None else list(num_examples)
-    if not lengths or min(lengths) < 1:
-        raise ZooError(f"num_examples must be whole numbers of at least 1, got {num_examples}")
     with jax.enable_x64(True):
         test = in_float64(test)
         assert test is not None

@@ -9,10 +9,12 @@ import numpy as np
 
 from ..train.loop import initial_model
 from ..train.recipe import Recipe
+from ..zoo.arguments import PATH
 from ..zoo.card import Card, library_versions
 from ..zoo.checkpoint import MODEL_FILE, checkpoint_folder, load, read_card, read_tensors, recorded, step_file
 from ..zoo.config import from_config
 from ..zoo.errors import ConfigError, UnknownNameError, ZooError, said_by
+from ..zoo.gate import gate
 from ..zoo.tensors import named_arrays
 from .figures import measure
 
@@ -29,6 +31,7 @@ class Check:
     detail: str
 
 
+@gate(name=PATH)
 def verify(name: str | Path, *, figures: bool = True) -> Iterator[Check]:
     """Check a checkpoint against its card: files, tensors, kept steps, the start of training, and the figures.
 

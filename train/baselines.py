@@ -28,6 +28,7 @@ from ..zoo.algorithms.preconditioned import PreconditionedGradientDescent
 from ..zoo.algorithms.smoothing import KNearestNeighbours, NadarayaWatson, SoftmaxSmoother, squared_distances
 from ..zoo.config import to_config
 from ..zoo.errors import unknown_name
+from ..zoo.gate import checked
 from ..zoo.prompt import Learner, Prompt
 from .fitting import fit_predictions
 from .regularisation import bayes_regularisation, fitted_regularisation
@@ -46,6 +47,7 @@ TUNING_TASKS = 50_000
 FITTING_TOLERANCE = 1e-6  # of the gradient, in parts of the targets' mean square
 
 
+@checked
 def best_baseline(name: str, task: Task, *, seed: int = 0) -> Learner:
     """The algorithm called `name`, tuned in closed form for the distribution where there is one, else on `TUNING_TASKS` tasks
     drawn from `seed`; algorithms without parameters come as they are.
@@ -55,6 +57,7 @@ def best_baseline(name: str, task: Task, *, seed: int = 0) -> Learner:
     return _best(name, _Problem(task, seed))
 
 
+@checked
 def fitted_baseline(
     name: str, prompts: Prompt, targets: Float[Array, "num_tasks output_dim"], *, seed: int = 0
 ) -> Learner:

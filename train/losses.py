@@ -10,22 +10,26 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from ..zoo.gate import checked, gate, predict
 from ..zoo.prompt import Learner, Prompt
 from .tasks import Target, Task
 
 CHUNK = 4096
 
 
+@checked
 def half_mse(learner: Learner, prompts: Prompt, targets: Float[Array, "num_tasks output_dim"]) -> Float[Array, ""]:
     """½ · mean over tasks of ‖ŷ − y‖², the loss of the papers, for a batch of prompts and targets."""
     return jax.vmap(squared_error, in_axes=(None, 0, 0))(learner, prompts, targets).mean() / 2
 
 
+@checked
 def squared_error(learner: Learner, prompt: Prompt, target: Target) -> Float[Array, ""]:
     """‖ŷ − y‖² for one prompt."""
-    return ((learner(prompt) - target) ** 2).sum()
+    return ((predict(learner, prompt) - target) ** 2).sum()
 
 
+@gate(learners=None)
 def in_chunks(
     measure: Callable[[Any, Prompt, Target], PyTree[Array]],
     learners: PyTree,
@@ -47,6 +51,7 @@ def in_chunks(
         yield jax.tree.map(lambda array, start=start: np.asarray(array, np.float64)[: num_tasks - start], values)
 
 
+@gate(learners=None)
 def over_tasks(
     measure: Callable[[Any, Prompt, Target], PyTree[Array]],
     learners: PyTree,

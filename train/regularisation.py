@@ -5,12 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..zoo.gate import checked
 from ..zoo.prompt import Prompt
 from .tasks import LinearRegression, Task
 from .teachers import GaussianTeacher
 from .tuning import GRADIENT_TOLERANCE, minimise
 
 
+@checked
 def bayes_regularisation(task: Task) -> float | None:
     """ρ = σ²/α², with which ridge regression is Bayes-optimal; `None` where the task is not W ~ N(0, α²) with Gaussian noise.
 
@@ -23,6 +25,7 @@ def bayes_regularisation(task: Task) -> float | None:
     return float(task.noise_std**2 / task.teacher.scale**2)
 
 
+@checked
 @jax.jit
 def fitted_regularisation(
     prompts: Prompt,

@@ -15,6 +15,7 @@ import numpy as np
 from ..zoo.config import to_config
 from ..zoo.errors import ConfigError, RunError
 from ..zoo.frozen import trainable
+from ..zoo.gate import checked
 from ..zoo.prompt import Learner
 from .devices import Device, Team, first_devices
 from .loop import MAX_STEPS, State, compile_advance, member, members_of, start
@@ -30,6 +31,7 @@ SAVE_SECONDS = 10.0
 UPDATE_SECONDS = 0.5
 
 
+@checked
 def fit(
     recipe: Recipe,
     folder: str | Path | None = None,
@@ -52,6 +54,7 @@ def fit(
     return only
 
 
+@checked
 def fit_ensemble(
     recipe: Recipe,
     seeds: Sequence[int],
@@ -73,6 +76,7 @@ def fit_ensemble(
     return _train(recipe, tuple(seeds), folder, probe, devices, resume, progress)
 
 
+@checked
 def evaluate(learner: Learner, recipe: Recipe) -> float:
     """½·MSE on the recipe's `EVALUATION_TASKS` fixed tasks, which no training step draws."""
     key = jr.fold_in(jr.key(recipe.seed), recipe.num_steps)

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..zoo.config import setting
 from ..zoo.errors import ConfigError
+from ..zoo.gate import checked
 from ..zoo.prompt import Prompt
 from .inputs import Inputs, Number, Uniform
 from .teachers import GaussianTeacher, Teacher, check_sizes, pool_key
@@ -38,6 +39,7 @@ class Task(eqx.Module):
     def draw(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
         """What `sample` gives, by whichever generator JAX is set to: for classes to define, not to call."""
 
+    @checked
     def sample(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
         """One prompt and the label of its query.
 
@@ -48,6 +50,7 @@ class Task(eqx.Module):
         with jax.threefry_partitionable(False):
             return self.draw(key)
 
+    @checked
     def sample_batch(self, key: PRNGKeyArray, num_tasks: int) -> tuple[Prompt, Float[Array, "{num_tasks} output_dim"]]:
         """`num_tasks` independent prompts and targets, with a leading axis on every array."""
         return jax.vmap(self.sample)(jr.split(key, num_tasks))

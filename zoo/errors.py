@@ -22,6 +22,10 @@ class ShapeError(ZooError, ValueError):
     """An array of another shape than the model reads."""
 
 
+class ArgumentError(ZooError, TypeError):
+    """An argument of another kind than the function takes."""
+
+
 class ContractError(ZooError, TypeError):
     """A model that cannot join the zoo; the message names the clause of the contract it breaks."""
 

@@ -19,6 +19,7 @@ import jax
 from jaxtyping import PRNGKeyArray
 
 from .errors import ConfigError, ContractError, closest, unknown_name
+from .gate import checked
 
 Model = TypeVar("Model", bound=type)
 
@@ -27,6 +28,7 @@ _models: dict[str, type] = {}
 _discovered = False
 
 
+@checked
 def register(name: str) -> Callable[[Model], Model]:
     """Class decorator: add a model to the zoo under `name`.
 
@@ -74,12 +76,14 @@ def check_contract(name: str, cls: type) -> None:
             require(known, f"the hyperparameter `{parameter.name}` must be a field or property of the model")
 
 
+@checked
 def list_models(pattern: str = "*") -> list[str]:
     """The names of all models, those of installed packages included; `pattern` may hold wildcards."""
     _discover()
     return sorted(name for name in _models if fnmatchcase(name, pattern))
 
 
+@checked
 def model_class(name: str) -> type:
     """The class registered under `name`. **Raises** `UnknownNameError`."""
     _discover()
@@ -97,6 +101,7 @@ def model_name(model: Any) -> str:
     raise ContractError(f"{type(model).__qualname__} is not registered; decorate it with @iclzoo.register(name)")
 
 
+@checked
 def create(name: str, *, key: PRNGKeyArray, **hyperparameters: Any) -> Any:
     """A fresh, untrained model.
 

@@ -2,14 +2,14 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .errors import ShapeError
 from .frozen import Frozen
+from .gate import checked
 from .prompt import Prompt
 
 Token = Float[Array, " embed_dim"]
@@ -70,12 +70,12 @@ class TokenModel(eqx.Module):
         """The tokens that keys and values are made of: all but the query, unless `query_in_context`."""
         return tokens if self.query_in_context else tokens[:-1]
 
+    @checked
     def __call__(self, prompt: Prompt) -> Prediction:
         """The prediction for the query of one prompt; batches come from `jax.vmap`.
 
         **Raises** `ShapeError` if the prompt has other dimensions than the model reads.
         """
-        check_dimensions(self, prompt)
         tokens = self.embed(prompt)
         *body, last = self.stack
         for layer in body:
@@ -142,14 +142,3 @@ def concatenated_labels(input_dim: int, output_dim: int) -> tuple[str, ...]:
     """x1 … xd, y: the coordinates of a concatenated token."""
     ys = ("y",) if output_dim == 1 else tuple(f"y{i + 1}" for i in range(output_dim))
     return tuple(f"x{i + 1}" for i in range(input_dim)) + ys
-
-
-def check_dimensions(learner: Any, prompt: Prompt) -> None:
-    """`ShapeError` unless the prompt has the dimensions the learner reads."""
-    for name, given in (("input_dim", prompt.input_dim), ("output_dim", prompt.output_dim)):
-        expected = getattr(learner, name)
-        if given != expected:
-            array = "xs" if name == "input_dim" else "ys"
-            raise ShapeError(
-                f"{type(learner).__name__} reads prompts of {name} {expected}, but prompt.{array} has {given} entries a row"
-            )

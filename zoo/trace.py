@@ -4,8 +4,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .arguments import layered
+from .gate import gate
 from .prompt import Prompt
-from .token_model import TokenModel, check_dimensions
+from .token_model import TokenModel
 
 AttentionMap = Float[Array, "num_heads num_tokens num_context"]
 
@@ -19,12 +21,12 @@ class Trace(eqx.Module):
     predictions: Float[Array, "num_stages output_dim"]  # the prediction read out before the first and after each layer
 
 
+@gate(model=layered)
 def trace(model: TokenModel, prompt: Prompt) -> Trace:
     """Run `model` on one prompt and keep what it computed.
 
-    **Raises** `ShapeError` if the prompt has other dimensions than the model reads.
+    **Raises** `ShapeError` if the prompt has other dimensions than the model reads, `ArgumentError` if it has no layers over tokens.
     """
-    check_dimensions(model, prompt)
     tokens = model.embed(prompt)
     residual, scores, pattern = [tokens], [], []
     for layer in model.stack:

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..frozen import Frozen
+from ..gate import checked
 from ..prompt import Prompt
 
 StepSize = Float[Array, ""] | Float[Array, " num_steps"]
@@ -27,6 +28,7 @@ class GradientDescent(eqx.Module):
         self.step_size = per_step("step_size", step_size, num_steps)
         self.num_steps, self.W_0 = num_steps, None if W_0 is None else Frozen(W_0)
 
+    @checked
     def weights(self, prompt: Prompt) -> Float[Array, "output_dim input_dim"]:
         """W after the last step."""
         W = jnp.zeros((prompt.output_dim, prompt.input_dim), prompt.xs.dtype) if self.W_0 is None else self.W_0.value
@@ -35,6 +37,7 @@ class GradientDescent(eqx.Module):
             W = W - eta / prompt.num_examples * residuals.T @ prompt.xs
         return W
 
+    @checked
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         return self.weights(prompt) @ prompt.query
 
@@ -66,6 +69,7 @@ class GradientDescentPlusPlus(eqx.Module):
         self.gamma = per_step("gamma", gamma, num_steps)
         self.num_steps = num_steps
 
+    @checked
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         X, Y, x_query = prompt.xs, prompt.ys, prompt.query
         prediction = jnp.zeros(prompt.output_dim, X.dtype)

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..gate import checked
 from ..prompt import Prompt
 
 
@@ -20,6 +21,7 @@ class Ridge(eqx.Module):
     def __init__(self, regularisation):
         self.regularisation = jnp.asarray(regularisation, jnp.result_type(float))
 
+    @checked
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         X, Y = prompt.xs, prompt.ys
         if prompt.num_examples <= prompt.input_dim:  # solve in the smaller of the two spaces
@@ -37,6 +39,7 @@ class LeastSquares(eqx.Module):
     Penrose 1955; as a model of trained learners, Garg et al. 2022.
     """
 
+    @checked
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         weights, *_ = jnp.linalg.lstsq(prompt.xs, prompt.ys)
         return weights.T @ prompt.query
@@ -50,5 +53,6 @@ class Zero(eqx.Module):
     Garg et al. 2022.
     """
 
+    @checked
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         return jnp.zeros(prompt.output_dim, prompt.ys.dtype)

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..gate import checked
 from ..prompt import Prompt
 
 Preconditioner = Float[Array, "input_dim input_dim"] | Float[Array, "num_steps input_dim input_dim"]
@@ -30,6 +31,11 @@ class PreconditionedGradientDescent(eqx.Module):
             )
         self.preconditioner, self.num_steps = P, num_steps
 
+    @property
+    def input_dim(self) -> int:
+        return self.preconditioner.shape[-1]
+
+    @checked
     def weights(self, prompt: Prompt) -> Float[Array, "output_dim input_dim"]:
         """W after the last step."""
         W = jnp.zeros((prompt.output_dim, prompt.input_dim), prompt.xs.dtype)
@@ -38,5 +44,6 @@ class PreconditionedGradientDescent(eqx.Module):
             W = W - residuals.T @ prompt.xs @ P / prompt.num_examples
         return W
 
+    @checked
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         return self.weights(prompt) @ prompt.query

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..errors import ShapeError
+from ..gate import checked
 from ..prompt import Prompt
 
 Weights = Float[Array, " num_examples"]
@@ -26,6 +27,7 @@ class KNearestNeighbours(eqx.Module):
             raise ValueError(f"num_neighbours must be at least 1, got {num_neighbours}")
         self.num_neighbours = num_neighbours
 
+    @checked
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         """**Raises** `ShapeError` if the prompt has fewer than `num_neighbours` examples."""
         if self.num_neighbours > prompt.num_examples:
@@ -49,12 +51,14 @@ class NadarayaWatson(eqx.Module):
     def __init__(self, bandwidth):
         self.bandwidth = jnp.asarray(bandwidth, jnp.result_type(float))
 
+    @checked
     def weights(self, prompt: Prompt) -> Weights:
         """The share of each example in the prediction."""
         distances = squared_distances(prompt)
         # The nearest example gets exactly 0 whatever h is; h² is never formed, for it may underflow.
         return jax.nn.softmax((distances.min() - distances) / self.bandwidth / self.bandwidth / 2)
 
+    @checked
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         return self.weights(prompt) @ prompt.ys
 
@@ -73,15 +77,18 @@ class SoftmaxSmoother(eqx.Module):
     def __init__(self, inverse_temperature):
         self.inverse_temperature = jnp.asarray(inverse_temperature, jnp.result_type(float))
 
+    @checked
     def weights(self, prompt: Prompt) -> Weights:
         """The share of each example in the prediction."""
         scores = prompt.xs @ prompt.query
         return jax.nn.softmax(self.inverse_temperature * (scores - scores.max()))
 
+    @checked
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         return self.weights(prompt) @ prompt.ys
 
 
+@checked
 def squared_distances(prompt: Prompt) -> Weights:
     """‖xᵢ − x_query‖² of each example."""
     return ((prompt.xs - prompt.query[None]) ** 2).sum(axis=1)

@@ -8,12 +8,14 @@ import jax.random as jr
 from jaxtyping import Array, Float
 
 from ..attention import FactoredSelfAttention
+from ..gate import checked
 from ..models.copying import CopyingTransformer
 from .write import block, write_attention
 
 Layer = TypeVar("Layer", bound=FactoredSelfAttention)
 
 
+@checked
 def copying_transformer(
     *, num_examples: int, input_dim: int, output_dim: int = 1, softmax_scale: float | Float[Array, ""] | None = None
 ) -> CopyingTransformer:
@@ -33,6 +35,7 @@ def copying_transformer(
     return eqx.tree_at(lambda m: m.layers, model, (layer,))
 
 
+@checked
 def copy_then_descend(
     step_size: float | Float[Array, ""], *, num_examples: int, input_dim: int, output_dim: int = 1
 ) -> CopyingTransformer:

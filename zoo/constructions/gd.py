@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..attention import LinearSelfAttention
+from ..gate import checked
 from ..token_model import ConcatenatingModel
 from .write import InitialWeights, block, linear_attention, stack_layers
 
@@ -36,6 +37,7 @@ def gd_attention(
     return linear_attention(W_K=select_x, W_Q=select_x, W_V=W_V, W_P=step_size / num_examples * jnp.eye(embed_dim))
 
 
+@checked
 def gradient_descent_lsa(
     step_sizes: StepSizes,
     *,

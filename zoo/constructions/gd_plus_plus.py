@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..attention import LinearSelfAttention
+from ..gate import checked
 from ..token_model import ConcatenatingModel
 from .gd import StepSizes
 from .write import linear_attention, stack_layers
@@ -36,6 +37,7 @@ def gd_plus_plus_attention(
     )
 
 
+@checked
 def gd_plus_plus_lsa(
     step_sizes: StepSizes, gammas: StepSizes, *, num_examples: int, input_dim: int, output_dim: int = 1
 ) -> ConcatenatingModel:

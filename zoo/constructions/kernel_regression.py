@@ -5,11 +5,13 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float
 
+from ..gate import checked
 from ..mlp import MLPEmbedding
 from ..models.mlp_lsa import MLPLSA
 from .gd import gd_attention
 
 
+@checked
 def kernel_regression_mlp_lsa(
     features: MLPEmbedding,
     step_size: float | Float[Array, ""],

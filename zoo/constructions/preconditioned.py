@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..attention import LinearSelfAttention
+from ..gate import checked
 from ..token_model import ConcatenatingModel
 from .write import block, linear_attention, stack_layers
 
@@ -32,6 +33,7 @@ def preconditioned_attention(
     )
 
 
+@checked
 def preconditioned_gd_lsa(
     preconditioners: Float[Array, "num_steps input_dim input_dim"], *, num_examples: int, output_dim: int = 1
 ) -> ConcatenatingModel:

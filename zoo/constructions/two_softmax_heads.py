@@ -7,12 +7,14 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float
 
+from ..gate import checked
 from ..models.softmax_attention import SoftmaxAttention
 from .write import block, write_attention
 
 Number = float | Float[Array, ""]
 
 
+@checked
 def two_softmax_heads(step_size: Number, scale: Number, *, input_dim: int, output_dim: int = 1) -> SoftmaxAttention:
     """Softmax attention whose two heads have W_KQ = ±κ I over x and values of opposite sign; κ is `scale`.
 
@@ -28,6 +30,7 @@ def two_softmax_heads(step_size: Number, scale: Number, *, input_dim: int, outpu
     return _softmax_heads(step_size / (2 * scale) * signs, scale * signs, **dims)
 
 
+@checked
 def one_softmax_head(step_size: Number, scale: Number, *, input_dim: int, output_dim: int = 1) -> SoftmaxAttention:
     """The first head alone: it keeps the offset that the second one cancels.
 

@@ -6,9 +6,10 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..gate import checked
 from ..prompt import Prompt
 from ..registry import register
-from ..token_model import Prediction, check_dimensions, concatenate
+from ..token_model import Prediction, concatenate
 
 Sequence = Float[Array, "num_tokens dim"]
 
@@ -99,12 +100,12 @@ class LSTM(eqx.Module):
             tokens = run(cell, tokens)
         return tokens
 
+    @checked
     def __call__(self, prompt: Prompt) -> Prediction:
         """The prediction for the query of one prompt.
 
         **Raises** `ShapeError` if the prompt has other dimensions than the model reads.
         """
-        check_dimensions(self, prompt)
         tokens = concatenate(prompt, jnp.zeros(self.output_dim, prompt.ys.dtype))
         return self.readout(self.hidden(tokens)[-1])
 
@@ -168,12 +169,12 @@ class BidirectionalLSTM(eqx.Module):
             tokens = jnp.concatenate([run(forward, tokens), run_backward(backward, tokens)], axis=1)
         return tokens
 
+    @checked
     def __call__(self, prompt: Prompt) -> Prediction:
         """The prediction for the query of one prompt.
 
         **Raises** `ShapeError` if the prompt has other dimensions than the model reads.
         """
-        check_dimensions(self, prompt)
         hidden = self.hidden(concatenate(prompt, jnp.zeros(self.output_dim, prompt.ys.dtype)))
         final = jnp.concatenate([hidden[-1, : self.hidden_size], hidden[0, self.hidden_size :]])
         return self.readout(final)

@@ -6,10 +6,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..algorithms.gradient_descent import GradientDescent
+from ..gate import checked
 from ..mlp import MLPEmbedding
 from ..prompt import Prompt
 from ..registry import register
-from ..token_model import Prediction, check_dimensions
+from ..token_model import Prediction
 
 
 @register("mlp_gradient_descent")
@@ -54,11 +55,11 @@ class MLPGradientDescent(eqx.Module):
     def hidden_dim(self) -> int:
         return self.features.hidden_dim
 
+    @checked
     def __call__(self, prompt: Prompt) -> Prediction:
         """The prediction for the query of one prompt.
 
         **Raises** `ShapeError` if the prompt has other dimensions than the model reads.
         """
-        check_dimensions(self, prompt)
         step = GradientDescent(self.step_size, W_0=self.W_0)
         return step(Prompt(xs=jax.vmap(self.features)(prompt.xs), ys=prompt.ys, query=self.features(prompt.query)))

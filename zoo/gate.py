@@ -1,0 +1,156 @@
+"""The gates of public functions: their arguments are checked at the door, by one table.
+
+The name of a parameter says what it takes, the same in every function (docs/conventions.md): a `task` is a task, a `key` a random key.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import partial, wraps
+from inspect import Parameter, Signature, signature
+from typing import Any, TypeVar
+
+from jaxtyping import Array, Float
+
+from .arguments import (
+    FUNCTION,
+    LEARNER,
+    LEARNERS,
+    NAME,
+    PATH,
+    PRODUCTS,
+    PROMPT,
+    PROMPTS,
+    RECIPE,
+    STEPS,
+    TASK,
+    Check,
+    array,
+    described,
+    key,
+    layered,
+    or_array,
+    several,
+    training,
+)
+from .checks import real_number, seed, truth_value, whole_number
+from .errors import ShapeError, ZooError
+from .prompt import Learner, Prompt
+
+Function = TypeVar("Function", bound=Callable)
+
+COUNT = partial(whole_number, least=1, most=2**31)  # a number of 32 bits tells one task from another
+POINTS = partial(whole_number, least=1, most=10_000)  # of a curve
+POSITIVE = partial(real_number, above=0.0)
+
+# What a parameter takes, by its name.
+PARAMETERS: dict[str, Check] = {
+    **dict.fromkeys(("learner", "other", "baseline", "model", "start", "end", "beside", "algorithm"), LEARNER),
+    **dict.fromkeys(("learners", "others"), LEARNERS),
+    **{
+        "task": TASK,
+        "prompt": PROMPT,
+        "prompts": PROMPTS,
+        "key": key,
+        "recipe": RECIPE,
+        "layer": PRODUCTS,
+        "steps": STEPS,
+    },
+    **dict.fromkeys(("target", "targets", "predictions"), array),
+    **dict.fromkeys(("name", "pattern", "kind", "distribution"), NAME),
+    **dict.fromkeys(("candidates", "baselines"), several(NAME)),
+    **{"training": training, "path": PATH, "folder": PATH},
+    **dict.fromkeys(("measure", "probe"), FUNCTION),
+    **dict.fromkeys(("num_tasks", "chunk", "num_examples", "input_dim", "output_dim"), COUNT),
+    **dict.fromkeys(("num_points", "num_applications", "resolution"), POINTS),
+    **{"seed": seed, "step": partial(whole_number, least=0)},
+    **{"step_size": or_array(real_number), "scale": or_array(POSITIVE), "duration": POSITIVE},
+    **dict.fromkeys(("step_sizes", "gammas", "dampings", "t"), several(real_number)),
+    **dict.fromkeys(("overwrite", "resume", "progress", "figures", "fixed_gauge"), truth_value),
+}
+
+
+def gate(**checks: Check | None) -> Callable[[Function], Function]:
+    """Decorator: check the arguments of a function by `PARAMETERS`, and by `checks` where a name means something else or anything.
+
+    The function gets what the checks give back: an `int` for NumPy's. The default of a parameter is not checked.
+
+    The function **raises** a `ZooError` that names the parameter, and the order of the arguments where it was another one.
+    """
+
+    def decorate(function: Function) -> Function:
+        own = signature(function)
+        wanted = {name: check for name in own.parameters if (check := (PARAMETERS | checks).get(name))}
+
+        @wraps(function)
+        def checked(*args: Any, **kwargs: Any) -> Any:
+            try:
+                bound = own.bind(*args, **kwargs)
+            except TypeError:
+                return function(*args, **kwargs)  # Python says what is missing
+            given = bound.arguments
+            for name in wanted:
+                if name in given and given[name] is not own.parameters[name].default:
+                    try:
+                        given[name] = wanted[name](name, given[name])
+                    except ZooError as error:
+                        raise type(error)(f"{error}{_order(name, wanted, given, function)}") from None
+            _fit_together(wanted, given)
+            return function(*bound.args, **bound.kwargs)
+
+        return checked  # pyright: ignore[reportReturnType]
+
+    return decorate
+
+
+checked = gate()
+
+
+@checked
+def predict(learner: Learner, prompt: Prompt) -> Float[Array, " output_dim"]:
+    """The prediction of any learner for one prompt. **Raises** `ShapeError` unless it is one array [output_dim]."""
+    prediction = learner(prompt)
+    if getattr(prediction, "shape", None) != (prompt.output_dim,):
+        raise ShapeError(
+            f"a learner must predict one array of shape [output_dim] = [{prompt.output_dim}], "
+            f"but {described(learner)} predicts {described(prediction)}"
+        )
+    return prediction
+
+
+def _fit_together(wanted: Mapping[str, Check], given: Mapping[str, Any]) -> None:
+    """**Raises** `ShapeError` unless the learners read such prompts as are given, and the targets are those of the prompts."""
+    learners = [given[name] for name in given if name == "self" or wanted.get(name) in (LEARNER, layered)]
+    learners += [learner for name in given if wanted.get(name) is LEARNERS for learner in given[name].values()]
+    for name in (name for name in given if wanted.get(name) in (TASK, PROMPT, PROMPTS)):
+        for learner in learners:
+            for dim in ("input_dim", "output_dim"):
+                reads, has = getattr(learner, dim, None), getattr(given[name], dim)
+                if isinstance(reads, int) and reads != has:
+                    raise ShapeError(
+                        f"{type(learner).__name__} reads prompts of {dim} {reads}, but {name} has {dim} {has}"
+                    )
+    for name in given:
+        if wanted.get(name) is array:
+            prompts = given["prompt" if name == "target" else "prompts"]
+            shape = (*prompts.xs.shape[:-2], prompts.output_dim)
+            if given[name].shape != shape:
+                raise ShapeError(
+                    f"{name} must have the shape {shape}, a label for each prompt, got {given[name].shape}"
+                )
+
+
+def _order(name: str, wanted: Mapping[str, Check], given: Mapping[str, Any], function: Callable) -> str:
+    """The order of the arguments, where what came as `name` belongs to another one, and what came there does not."""
+
+    def passes(check: Check, value: Any) -> bool:
+        try:
+            check("", value)
+        except ZooError:
+            return False
+        return True
+
+    others = wanted.keys() & given.keys()
+    if not any(passes(wanted[other], given[name]) and not passes(wanted[other], given[other]) for other in others):
+        return ""
+    empty = {"default": Parameter.empty, "annotation": Parameter.empty}
+    parameters = [p.replace(**empty) for p in signature(function).parameters.values() if p.name != "self"]
+    return f"; the order is {function.__name__}{Signature(parameters)}"
