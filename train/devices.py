@@ -130,7 +130,7 @@ def join(coordinator: str | None, num_processes: int | None, process_id: int | N
     """
     address = _checked(coordinator, num_processes, process_id)
     split_cpu(devices)
-    Watch.start()
+    Watch.start(connected=False)
     try:
         jax.distributed.initialize(*address, heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
         check_jax()
@@ -140,13 +140,15 @@ def join(coordinator: str | None, num_processes: int | None, process_id: int | N
             raise
         raise ConfigError(f"the processes do not come together at {coordinator!r}: {said_by(error)}") from None
     if jax.process_count() > 1:
-        Watch.start()
+        Watch.start(connected=True)
     else:
         Watch.end()
 
 
 def leave() -> None:
     """Wait for the other processes, if there are any, and part from them."""
+    if Watch.current is not None:
+        Watch.current.part()
     if jax.process_count() > 1:
         jax.distributed.shutdown()
     Watch.end()

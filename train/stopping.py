@@ -23,7 +23,7 @@ from jax._src.distributed import global_state  # the key-value store of the proc
 
 GRACE_SECONDS = 4.0  # from the wish to stop to the end by force
 SAVING_SECONDS = 2.0  # for the last state to be saved in, then
-LOOK_SECONDS = 0.5  # between looks at what the others want
+LOOK_SECONDS = 0.25  # between looks at what the others want
 STOPPED, FAILED = 130, 1  # exit statuses
 
 
@@ -89,20 +89,22 @@ class Watch(Stop):
         self.asked = False
         self.at_peace = False  # nothing is unfinished: at its end, this process may wait for the others
         self.last_words: Callable[[], None] = lambda: None  # saves the last good state
-        self._saving = threading.Lock()
-        self._exiting, self._over, self._round, self._status = False, False, 0, FAILED
+        self._connected = self._settled = self._exiting = self._over = False
+        self._round, self._status = 0, FAILED
+        self._saving, self._talking = threading.Lock(), threading.Lock()
         self._reader, self._writer = socket.socketpair()
         self._writer.setblocking(False)
         self._replaced, self._woke_before = {}, -1
 
     @classmethod
-    def start(cls) -> "Watch":
-        """The watch of this process, which lasts until it leaves the others."""
+    def start(cls, *, connected: bool) -> "Watch":
+        """The watch of this process, which lasts until it leaves the others; `connected` says that it has met them."""
         if cls.current is None:
             cls.current = watch = cls()
             atexit.register(watch._at_exit)  # before JAX's own, which waits for the others
             threading.Thread(target=watch._look, daemon=True, name="iclzoo-watch").start()
-        cls.current.listen()
+        cls.current._listen()
+        cls.current._connected = connected
         return cls.current
 
     @classmethod
@@ -115,7 +117,29 @@ class Watch(Stop):
                 signal.set_wakeup_fd(watch._woke_before)
                 _give_back(watch._replaced)
 
-    def listen(self) -> None:
+    @contextmanager
+    def training(self, save: Callable[[], None]) -> Iterator["Watch"]:
+        self.at_peace, self._settled, self.last_words = False, False, save
+        try:
+            yield self
+        finally:
+            self.last_words = lambda: None
+        self.at_peace = True
+
+    def settle(self) -> None:
+        self._round += 1
+        self.asked, self._settled, self._status = False, True, STOPPED
+
+    def save(self) -> None:
+        with self._saving:
+            self.last_words()
+
+    def part(self) -> None:
+        """No more words with the others, from now on: they may be gone at any moment."""
+        with self._talking:
+            self._connected = False
+
+    def _listen(self) -> None:
         """Hear signals; again, where JAX has taken SIGTERM for itself meanwhile."""
         if not self._replaced:
             self._replaced = _handle(self._on_signal)
@@ -125,34 +149,28 @@ class Watch(Stop):
             if signal.getsignal(number) == self._on_signal:
                 signal.signal(number, self._on_signal)
 
-    def settle(self) -> None:
-        self._round += 1
-        self.asked, self._status = False, STOPPED
-
-    def save(self) -> None:
-        with self._saving:
-            self.last_words()
-
     def _on_signal(self, *_: object) -> None:
         self.asked = True
 
     def _at_exit(self) -> None:
+        if not self.at_peace and not self._settled:
+            self._tell()
+        self.part()
         self._exiting = not self.at_peace
 
     def _look(self) -> None:
         while not self._over:
             if select.select([self._reader], [], [], LOOK_SECONDS)[0]:
                 self.asked |= bool({signal.SIGINT, signal.SIGTERM} & set(self._reader.recv(4096)))
-            number = self._round
-            if self._exiting or self.asked or self._told(number):
+            if self._exiting or self.asked or self._told():
                 if not self._exiting:
                     self.asked, self._status = True, STOPPED
-                self._tell(number)
-                self._wait(number)
+                    self._tell()
+                self._wait()
 
-    def _wait(self, number: int) -> None:
-        """Give the main thread its time; then end the process."""
-        end = time.monotonic() + GRACE_SECONDS
+    def _wait(self) -> None:
+        """Give the main thread its time; then end the process, the one through which all talk after the others."""
+        number, end = self._round, time.monotonic() + GRACE_SECONDS
         while time.monotonic() < end:
             if self._over or self._round != number:
                 return
@@ -163,18 +181,25 @@ class Watch(Stop):
         with suppress(Exception):
             print("iclzoo: stopped while at work; go on from the last saved state with --resume", file=sys.stderr)
             sys.stderr.flush()
+        if global_state.service is not None:
+            time.sleep(4 * LOOK_SECONDS)
         os._exit(self._status)
 
-    def _tell(self, number: int) -> None:
-        with suppress(Exception):  # whoever cannot be told is gone
-            global_state.client.key_value_set(f"iclzoo/stop/{number}", "", allow_overwrite=True)  # pyright: ignore[reportOptionalMemberAccess]
+    def _tell(self) -> None:
+        with suppress(Exception), self._talking:  # whoever cannot be told is gone
+            if self._connected:
+                global_state.client.key_value_set(self._key, "", allow_overwrite=True)  # pyright: ignore[reportOptionalMemberAccess]
 
-    def _told(self, number: int) -> bool:
-        try:
-            global_state.client.key_value_try_get(f"iclzoo/stop/{number}")  # pyright: ignore[reportOptionalMemberAccess]
-        except Exception:  # there is no such key, or nobody to ask yet
-            return False
-        return True
+    def _told(self) -> bool:
+        with suppress(Exception), self._talking:  # an error where there is no such key
+            if self._connected:
+                global_state.client.key_value_try_get(self._key)  # pyright: ignore[reportOptionalMemberAccess]
+                return True
+        return False
+
+    @property
+    def _key(self) -> str:
+        return f"iclzoo/stop/{self._round}"
 
 
 @contextmanager
@@ -184,13 +209,8 @@ def stopping(save: Callable[[], None]) -> Iterator[Stop]:
         with Interrupts(save).heard() as interrupts:
             yield interrupts
         return
-    watch = Watch.start()
-    watch.at_peace, watch.last_words = False, save
-    try:
+    with Watch.start(connected=True).training(save) as watch:
         yield watch
-    finally:
-        watch.last_words = lambda: None
-    watch.at_peace = True
 
 
 def _handle(handler: Callable[..., None]) -> dict[int, Any]:
