@@ -78,7 +78,7 @@ def test_the_loop_equals_single_steps_bit_for_bit():
     advance = compile_advance(TINY, Team(first_devices()))
     state, losses = advance(start(TINY), 20)
     assert np.isfinite(losses[:20]).all()
-    assert np.isnan(losses[20:]).all()
+    assert not losses[20:].any()
     single, single_losses = start(TINY), []
     for step in range(1, 21):
         single, loss = advance(single, step)

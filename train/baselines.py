@@ -19,14 +19,15 @@ from functools import cache, cached_property
 
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 from jaxtyping import Array, Float
 
+from ..zoo import checks
 from ..zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
 from ..zoo.algorithms.least_squares import LeastSquares, Ridge, Zero
 from ..zoo.algorithms.preconditioned import PreconditionedGradientDescent
 from ..zoo.algorithms.smoothing import KNearestNeighbours, NadarayaWatson, SoftmaxSmoother, squared_distances
 from ..zoo.config import to_config
+from ..zoo.determinism import fixed_settings, key_of
 from ..zoo.errors import unknown_name
 from ..zoo.gate import checked
 from ..zoo.prompt import Learner, Prompt
@@ -54,7 +55,8 @@ def best_baseline(name: str, task: Task, *, seed: int = 0) -> Learner:
 
     **Raises** `UnknownNameError` for a name that is not in this module's list.
     """
-    return _best(name, _Problem(task, seed))
+    with fixed_settings(task, finite=False) as (task,):
+        return _best(name, _Problem(task, checks.seed("seed", seed)))
 
 
 @checked
@@ -68,7 +70,8 @@ def fitted_baseline(
 
     **Raises** `UnknownNameError` for a name that is not in this module's list.
     """
-    return _build(name, _Fit(prompts, targets, seed))
+    with fixed_settings(prompts, targets, finite=False) as (prompts, targets):
+        return _build(name, _Fit(prompts, targets, checks.seed("seed", seed)))
 
 
 @cache
@@ -103,7 +106,7 @@ class _Problem:
     def labelled(self) -> tuple[Prompt, Float[Array, "num_tasks output_dim"]]:
         """The tasks to tune on."""
         assert self.task is not None
-        return self.task.sample_batch(jr.key(self.seed), TUNING_TASKS)
+        return self.task.sample_batch(key_of(self.seed), TUNING_TASKS)
 
     def average(self, statistic: Callable[[Prompt], Float[Array, ""]]) -> Float[Array, ""]:
         """The mean of a number over a thousand prompts: for the size of the parameters that tuning starts from."""
@@ -116,7 +119,7 @@ class _Problem:
         return spectra(self.labelled[0])
 
     def tuned(self, start: Algorithm) -> Algorithm:
-        key = jr.key(self.seed + 1)
+        key = key_of(self.seed + 1)
         if isinstance(start, Descent):
             return tune(SpectralDescent(start), self.spectra, self.labelled[1], key=key).algorithm  # pyright: ignore[reportReturnType]
         return tune(start, *self.labelled, key=key)
@@ -130,7 +133,7 @@ class _Fit(_Problem):
         self.gradient_tolerance = FITTING_TOLERANCE * float((targets**2).sum(axis=1).mean())
 
     def tuned(self, start: Algorithm) -> Algorithm:
-        return fit_predictions(start, *self.labelled, key=jr.key(self.seed + 1))
+        return fit_predictions(start, *self.labelled, key=key_of(self.seed + 1))
 
 
 def _gradient_descent(problem: _Problem, num_steps: int, shape: tuple[int, ...] = ()) -> Learner:

@@ -4,6 +4,7 @@ After `jax.distributed.initialize` the devices are those of all processes togeth
 numbers are those of one device, up to the order in which they are summed.
 """
 
+import socket
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -15,10 +16,16 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
-from ..zoo.errors import ConfigError
+from ..zoo.checks import whole_number
+from ..zoo.determinism import check_jax
+from ..zoo.errors import ConfigError, ZooError, said_by
+from .stopping import Watch
 
 Tree = TypeVar("Tree", bound=PyTree)
 CPU_CACHE = 2**20  # bytes
+MAX_DEVICES = 1024  # of one process
+MAX_PROCESSES = 2**16
+HEARTBEAT_SECONDS = 30  # after which a process that is silent is held to be gone, and the others end
 Device: TypeAlias = Any  # a jax.Device, whose name type checkers do not read as a type
 
 
@@ -27,12 +34,13 @@ def first_devices(number: int = 1) -> tuple[Device, ...]:
 
     A machine without accelerators is one device; asked for more before JAX has started, it is split into as many.
 
-    **Raises** `ConfigError` if there are fewer.
+    **Raises** `ConfigError` if there are fewer, or JAX does not start.
     """
     split_cpu(number)
+    check_jax()
     own = [jax.local_devices(process) for process in range(jax.process_count())]
     fewest = min(map(len, own))
-    if not 1 <= number <= fewest:
+    if number > fewest:
         raise ConfigError(
             f"{number} devices were asked for, but JAX has {fewest} ({own[0][0].platform}); "
             'a CPU is split by jax.config.update("jax_num_cpu_devices", number) before JAX starts'
@@ -41,7 +49,11 @@ def first_devices(number: int = 1) -> tuple[Device, ...]:
 
 
 def split_cpu(number: int) -> None:
-    """Make at least `number` devices of the CPU; where JAX has started, there are as many as there are."""
+    """Make at least `number` devices of the CPU; where JAX has started, there are as many as there are.
+
+    **Raises** `ConfigError` unless it is from 1 to `MAX_DEVICES`.
+    """
+    number = whole_number("devices", number, 1, MAX_DEVICES)
     if number > max(1, jax.config.jax_num_cpu_devices):  # pyright: ignore[reportAttributeAccessIssue]
         with suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", number)
@@ -101,25 +113,69 @@ class Team:
             return value
         return multihost_utils.broadcast_one_to_all(value, is_source=self.leads)
 
+    def meet(self, until: int, stop: bool) -> tuple[int, bool]:
+        """Up to which step all go on next, as the leading process has it, and whether any process is to stop."""
+        if jax.process_count() == 1:
+            return until, stop
+        table = multihost_utils.process_allgather(np.array([until, stop], np.int32))
+        return int(table[self.devices[0].process_index, 0]), bool(table[:, 1].any())
 
-def join(coordinator: str, num_processes: int | None, process_id: int | None, *, devices: int) -> None:
+
+def join(coordinator: str | None, num_processes: int | None, process_id: int | None, *, devices: int) -> None:
     """Take part, with `devices` devices, in a training of several processes that meet at `coordinator`, a HOST:PORT of the first one.
 
-    "auto" leaves all to JAX, which knows clusters such as Slurm's.
+    "auto" leaves all to JAX, which knows clusters such as Slurm's. One process that is asked to stop stops all: see train/stopping.py.
 
     **Raises** `ConfigError` if it does not come about.
     """
+    address = _checked(coordinator, num_processes, process_id)
     split_cpu(devices)
+    Watch.start(connected=False)
     try:
-        if coordinator == "auto":
-            jax.distributed.initialize()
-        else:
-            jax.distributed.initialize(coordinator, num_processes, process_id)
+        jax.distributed.initialize(*address, heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
+        check_jax()
     except (RuntimeError, ValueError, TypeError) as error:
-        raise ConfigError(f"the processes do not come together at {coordinator!r}: {error}") from None
+        Watch.end()
+        if isinstance(error, ZooError):
+            raise
+        raise ConfigError(f"the processes do not come together at {coordinator!r}: {said_by(error)}") from None
+    if jax.process_count() > 1:
+        Watch.start(connected=True)
+    else:
+        Watch.end()
 
 
 def leave() -> None:
     """Wait for the other processes, if there are any, and part from them."""
+    if Watch.current is not None:
+        Watch.current.part()
     if jax.process_count() > 1:
         jax.distributed.shutdown()
+    Watch.end()
+
+
+def _checked(
+    coordinator: str | None, num_processes: int | None, process_id: int | None
+) -> tuple[str, int, int] | tuple[()]:
+    """What JAX is to be told. **Raises** `ConfigError` for what cannot be."""
+    given = {"coordinator": coordinator, "processes": num_processes, "process": process_id}
+    if coordinator == "auto":
+        if (num_processes, process_id) != (None, None):
+            raise ConfigError("with the coordinator 'auto' JAX numbers the processes; leave out processes and process")
+        return ()
+    missing = [name for name, value in given.items() if value is None]
+    if missing:
+        raise ConfigError(
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing: a training of several processes needs "
+            "the coordinator's HOST:PORT, how many processes take part, and which of them this is, from 0"
+        )
+    number = whole_number("processes", num_processes, 1, MAX_PROCESSES)
+    process = whole_number("process", process_id, 0, number - 1)
+    host, _, port = str(coordinator).rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise ConfigError(f"the coordinator must be HOST:PORT, as in localhost:1234, or auto, got {coordinator!r:.60}")
+    try:
+        socket.getaddrinfo(host.strip("[]"), int(port))
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"the coordinator's host {host!r:.60} is not known here ({said_by(error)})") from None
+    return str(coordinator), number, process

@@ -13,6 +13,7 @@ import optax
 from jax.extend.core import jaxprs_in_params
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, UInt32
 
+from ..zoo.determinism import GENERATOR, fixed_settings, key_of
 from ..zoo.errors import ConfigError, ContractError, closest
 from ..zoo.frozen import trainable
 from ..zoo.registry import create
@@ -38,10 +39,11 @@ class State(eqx.Module):
 
 Keys = Key[Array, " num_tasks"]
 KeyData = UInt32[Array, "2"]
-# Trains a state up to a later step, `MAX_STEPS` away at most; returns it with the losses of the batches, in order, then NaN.
+# Trains a state up to a later step, `MAX_STEPS` away at most; returns it with the losses of the batches, in order, then zeros.
 Advance = Callable[[State, int], tuple[State, Float[Array, "max_steps *members"]]]
 
 
+@fixed_settings()
 def start(recipe: Recipe, seeds: Sequence[int] | None = None) -> State:
     """The state before the first step: a fresh model from the recipe's seed; with `seeds`, an ensemble of one for each."""
     if seeds is not None:
@@ -75,6 +77,7 @@ def stacked(states: Sequence[State]) -> State:
     return eqx.tree_at(lambda state: state.step, stack, states[0].step)
 
 
+@fixed_settings()
 def initial_model(recipe: Recipe) -> Any:
     """The untrained model: step 0 of the recipe."""
     model = _drawn_model(recipe)
@@ -87,13 +90,14 @@ def initial_model(recipe: Recipe) -> Any:
 
 
 def _drawn_model(recipe: Recipe) -> Any:
-    key_model, _ = jr.split(jr.key(recipe.seed))
+    key_model, _ = jr.split(key_of(recipe.seed))
     return create(recipe.model, key=key_model, **recipe.hyperparameters)
 
 
+@fixed_settings()
 def check_prediction(model: Any, recipe: Recipe) -> None:
     """`ContractError` unless `model` predicts one target of the recipe's task, `ShapeError` unless it reads its prompts."""
-    prompt, target = eqx.filter_eval_shape(recipe.task.sample, jr.key(0))
+    prompt, target = eqx.filter_eval_shape(recipe.task.sample, key_of(0))
     prediction = eqx.filter_eval_shape(lambda m, p: m(p), model, prompt)
     if prediction.shape != target.shape:
         raise ContractError(
@@ -102,6 +106,7 @@ def check_prediction(model: Any, recipe: Recipe) -> None:
         )
 
 
+@fixed_settings()
 def largest_array(recipe: Recipe) -> int:
     """The bytes of the largest array on the way from one prompt to its prediction."""
 
@@ -111,7 +116,7 @@ def largest_array(recipe: Recipe) -> int:
         return max([*inner, *sizes], default=0)
 
     model = eqx.filter_eval_shape(lambda: _drawn_model(recipe))
-    prompt, _ = eqx.filter_eval_shape(recipe.task.sample, jr.key(0))
+    prompt, _ = eqx.filter_eval_shape(recipe.task.sample, key_of(0))
     arrays, static = eqx.partition(model, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
     return largest(jax.make_jaxpr(lambda arrays, prompt: eqx.combine(arrays, static)(prompt))(arrays, prompt).jaxpr)
 
@@ -130,6 +135,7 @@ def mean_over_parts(function: Callable[[PyTree], PyTree], batch: PyTree, num_par
     return jax.tree.map(lambda leaf: leaf / num_parts, total)
 
 
+@fixed_settings()
 def compile_advance(recipe: Recipe, team: Team, seeds: Sequence[int] | None = None) -> Advance:
     """The function that trains: compiled once for a whole run, whatever steps it is asked for.
 
@@ -160,22 +166,28 @@ def compile_advance(recipe: Recipe, team: Team, seeds: Sequence[int] | None = No
 
         def body(index, carry):
             arrays, losses = carry
-            state, loss = update(eqx.combine(arrays, static), jr.wrap_key_data(key_data))
+            state, loss = update(eqx.combine(arrays, static), jr.wrap_key_data(key_data, impl=GENERATOR))
             return team.copied((eqx.filter(state, eqx.is_array), losses.at[index].set(loss)))
 
-        losses = jnp.full(MAX_STEPS, jnp.nan)
+        losses = jnp.zeros(MAX_STEPS)
         arrays, losses = jax.lax.fori_loop(0, until - state.step, body, team.copied((arrays, losses)))
         return eqx.combine(arrays, static), losses
 
-    data_keys = [jr.key_data(jr.split(jr.key(one.seed))[1]) for one in members_of(recipe, seeds)]
+    data_keys = [jr.key_data(jr.split(key_of(one.seed))[1]) for one in members_of(recipe, seeds)]
     data_keys = team.place(data_keys)
 
     def advance(state: State, until: int) -> tuple[State, Float[Array, "max_steps *members"]]:
-        state, step = team.place(state), jnp.asarray(until, jnp.int32)
-        if seeds is None:
-            return run(state, data_keys[0], step)
-        moved = [run(one, key, step) for one, key in zip(apart(state, len(seeds)), data_keys, strict=True)]
-        states, losses = zip(*moved, strict=True)
-        return stacked(states), jnp.stack(losses, axis=1)
+        # Optax's schedules multiply integers with floats, which strict promotion forbids.
+        with (
+            fixed_settings(state) as (state,),
+            jax.numpy_dtype_promotion("standard"),
+            jax.numpy_rank_promotion("allow"),
+        ):
+            state, step = team.place(state), jnp.asarray(until, jnp.int32)
+            if seeds is None:
+                return run(state, data_keys[0], step)
+            moved = [run(one, key, step) for one, key in zip(apart(state, len(seeds)), data_keys, strict=True)]
+            states, losses = zip(*moved, strict=True)
+            return stacked(states), jnp.stack(losses, axis=1)
 
     return advance

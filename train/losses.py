@@ -10,6 +10,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from ..zoo.determinism import fixed_settings, typed
 from ..zoo.gate import checked, gate, predict
 from ..zoo.prompt import Learner, Prompt
 from .tasks import Target, Task
@@ -42,12 +43,14 @@ def in_chunks(
     """`measure(learners, prompt, target)` on each of `num_tasks` tasks, as float64 NumPy arrays of at most `chunk` tasks at a time.
 
     Task i depends on `key` and i alone: learners measured with the same key meet the same tasks, a longer run begins with the tasks
-    of a shorter one, and the size of the chunks changes nothing but the rounding.
+    of a shorter one, and the size of the chunks changes nothing but the rounding. What is not finite is given as it comes. See
+    `fixed_settings` for what JAX is set to meanwhile.
     """
-    chunk = min(chunk, num_tasks)
+    chunk, key = min(chunk, num_tasks), typed(key)
     # A loop in Python, and not in XLA: its CPU backend can lock up on batches of LAPACK calls inside a compiled loop.
     for start in range(0, num_tasks, chunk):
-        values = _on_chunk(measure, learners, task, key, jnp.arange(start, start + chunk, dtype=jnp.uint32))
+        with fixed_settings(learners, task, finite=False) as (learners, task):
+            values = _on_chunk(measure, learners, task, key, jnp.arange(start, start + chunk, dtype=jnp.uint32))
         yield jax.tree.map(lambda array, start=start: np.asarray(array, np.float64)[: num_tasks - start], values)
 
 

@@ -2,8 +2,10 @@
 
 import math
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,8 +14,10 @@ import jax
 import jax.random as jr
 import numpy as np
 
+from ..zoo import checks
 from ..zoo.config import to_config
-from ..zoo.errors import ConfigError, RunError
+from ..zoo.determinism import fixed_settings, key_of
+from ..zoo.errors import ConfigError, RunError, said_by
 from ..zoo.frozen import trainable
 from ..zoo.gate import checked
 from ..zoo.prompt import Learner
@@ -23,12 +27,15 @@ from .losses import over_tasks, squared_error
 from .progress import training_bar
 from .recipe import Recipe
 from .run_folder import Fit, Row, RunFolder
+from .stopping import Stop, stopping
 
 Probe = Callable[[Learner], Mapping[str, float | None]]
 
 EVALUATION_TASKS = 10_000
 SAVE_SECONDS = 10.0
 UPDATE_SECONDS = 0.5
+TICK_SECONDS = 1e-3  # of a coarse clock
+MAX_MEMBERS = 1024
 
 
 @checked
@@ -48,7 +55,8 @@ def fit(
     run that was never cut, bit for bit. Each batch is split between the `devices`, by default one, or those of all processes.
 
     **Raises** `RunError` if the folder is in use, holds a run and `resume` is not set, or holds a run of another recipe; and when the
-    loss is no longer finite. Then, and on Ctrl-C, the last good state is saved first. `ConfigError` if a batch cannot be split evenly.
+    loss is no longer finite. Then, and on Ctrl-C and SIGTERM, which raise `KeyboardInterrupt` (see train/stopping.py), the last good
+    state is saved first. `ConfigError` if a batch cannot be split evenly.
     """
     (only,) = _train(recipe, None, folder, probe, devices, resume, progress)
     return only
@@ -69,17 +77,21 @@ def fit_ensemble(
 
     With `folder`, each member ends as a checkpoint in `seed-<seed>` within it, as if it had been trained by itself.
 
-    **Raises** what `fit` raises, and `ConfigError` for no seed or one given twice.
+    **Raises** what `fit` raises, and `ConfigError` for no seed, one given twice or out of range, or more than `MAX_MEMBERS`.
     """
-    if not seeds or len(set(seeds)) < len(seeds):
-        raise ConfigError(f"an ensemble needs seeds that differ, got {list(seeds)}")
-    return _train(recipe, tuple(seeds), folder, probe, devices, resume, progress)
+    members = tuple(checks.seed("seeds", seed) for seed in islice(seeds, MAX_MEMBERS + 1))
+    if len(members) > MAX_MEMBERS:
+        raise ConfigError(f"an ensemble has at most {MAX_MEMBERS} members, got more seeds; train them in several")
+    if not members or len(set(members)) < len(members):
+        raise ConfigError(f"an ensemble needs seeds that differ, got {list(members)}")
+    return _train(recipe, members, folder, probe, devices, resume, progress)
 
 
 @checked
 def evaluate(learner: Learner, recipe: Recipe) -> float:
     """½·MSE on the recipe's `EVALUATION_TASKS` fixed tasks, which no training step draws."""
-    key = jr.fold_in(jr.key(recipe.seed), recipe.num_steps)
+    with fixed_settings():
+        key = jr.fold_in(key_of(recipe.seed), recipe.num_steps)
     return float(over_tasks(squared_error, learner, recipe.task.fresh, num_tasks=EVALUATION_TASKS, key=key).mean() / 2)
 
 
@@ -129,39 +141,57 @@ class _Training:
 
     def run(self, progress: bool) -> list[Fit]:
         recipe = self.recipe
-        advance = compile_advance(recipe, self.team, self.seeds)
-        stops = sorted(self.log_steps | self.keep_steps)
-        step, saved_at, chunk = int(self.state.step), time.monotonic(), 1
         who = f"seed {recipe.seed}" if self.seeds is None else f"seeds {', '.join(map(str, self.seeds))}"
         header = f"{recipe.name}: {to_config(recipe.optimiser)}, batch {recipe.batch_size}, {who}"
-        with training_bar(recipe.name, recipe.num_steps, step, header=header, enabled=progress) as update:
+        step = int(self.state.step)
+        with (
+            stopping(self.save) as stop,
+            training_bar(recipe.name, recipe.num_steps, step, header=header, enabled=progress) as update,
+        ):
             try:
-                if step == 0:
-                    self.visit(self.state, 0, None)
-                while step < recipe.num_steps:
-                    until = int(self.team.agree(min(step + chunk, *(stop for stop in stops if stop > step))))
-                    began = time.monotonic()
-                    state, losses = self.team.local(advance(self.state, until))
-                    losses = np.asarray(losses)[: until - step]
-                    self.check_finite(losses, state, step)
-                    chunk = min(MAX_STEPS, 1 + int(UPDATE_SECONDS * (until - step) / (time.monotonic() - began)))
-                    self.visit(state, until, np.asarray(losses[-1]))
-                    self.state, step = state, until
-                    update(step, float(losses[-1].mean()))
-                    if time.monotonic() - saved_at > SAVE_SECONDS:
-                        self.save()
-                        saved_at = time.monotonic()
-            except (KeyboardInterrupt, RunError):
-                self.save()
-                raise
-        self.save()
-        fits = [
-            Fit(model, [row for row in self.rows if row.get("seed") == seed], steps)
-            for seed, model, steps in self.members()
-        ]
-        if self.disk:
-            self.disk.finish(recipe, self.seeds, fits)
+                self.train(stop, update)
+            except jax.errors.JaxRuntimeError as error:
+                if jax.process_count() == 1:
+                    raise
+                raise RunError(
+                    f"another process of this training has gone ({said_by(error)}); start all again with --resume (resume=True)"
+                ) from None
+            finally:  # whatever came, Ctrl-C among it: the last good state is not lost
+                stop.save()
+            fits = [
+                Fit(model, [row for row in self.rows if row.get("seed") == seed], steps)
+                for seed, model, steps in self.members()
+            ]
+            if self.disk:
+                self.disk.finish(recipe, self.seeds, fits)
         return fits
+
+    def train(self, stop: Stop, update: Callable[[int, float], None]) -> None:
+        """Advance the state to the last step, with what the recipe asks for on the way.
+
+        **Raises** `KeyboardInterrupt` where this process, or another one that takes part, is to stop.
+        """
+        recipe, step, chunk, saved_at = self.recipe, int(self.state.step), 1, time.monotonic()
+        advance = compile_advance(recipe, self.team, self.seeds)
+        stops = sorted(self.log_steps | self.keep_steps)
+        if step == 0:
+            self.visit(self.state, 0, None)
+        while step < recipe.num_steps:
+            until, stopped = self.team.meet(min(step + chunk, stops[bisect_right(stops, step)]), stop.asked)
+            if stopped:
+                stop.settle()
+                raise KeyboardInterrupt
+            began = time.monotonic()
+            state, losses = self.team.local(advance(self.state, until))
+            losses = np.asarray(losses)[: until - step]
+            self.check_finite(losses, state, step)
+            chunk = next_chunk(until - step, time.monotonic() - began)
+            self.visit(state, until, np.asarray(losses[-1]))
+            self.state, step = state, until
+            update(step, float(losses[-1].mean()))
+            if time.monotonic() - saved_at > SAVE_SECONDS:
+                stop.save()
+                saved_at = time.monotonic()
 
     def members(self) -> Iterator[tuple[int | None, Any, dict[int, Any]]]:
         """The seed of each member, its model and the models kept of it; one without a seed of its own where there is no ensemble."""
@@ -214,3 +244,8 @@ class _Training:
     def save(self) -> None:
         if self.disk:
             self.disk.save(self.state)
+
+
+def next_chunk(num_steps: int, seconds: float) -> int:
+    """How many steps to take at once, after so many took so long: about `UPDATE_SECONDS` of them, no time being measurable or not."""
+    return min(MAX_STEPS, 1 + int(UPDATE_SECONDS * num_steps / max(seconds, TICK_SECONDS)))

@@ -53,7 +53,9 @@ class Task(eqx.Module):
     @checked
     def sample_batch(self, key: PRNGKeyArray, num_tasks: int) -> tuple[Prompt, Float[Array, "{num_tasks} output_dim"]]:
         """`num_tasks` independent prompts and targets, with a leading axis on every array."""
-        return jax.vmap(self.sample)(jr.split(key, num_tasks))
+        with jax.threefry_partitionable(True):
+            keys = jr.split(key, num_tasks)
+        return jax.vmap(self.sample)(keys)
 
 
 @setting("linear_regression")

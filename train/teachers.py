@@ -9,6 +9,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..zoo.config import setting
+from ..zoo.determinism import key_of
 from ..zoo.errors import ConfigError
 from .inputs import Gaussian, Number
 
@@ -67,7 +68,7 @@ class PooledTeacher(Teacher):
 
 def pool_key(key: PRNGKeyArray, num_tasks: int, pool_seed: int) -> PRNGKeyArray:
     """The key of a random member of a pool: each member is made anew from its own key whenever it is drawn, always the same."""
-    return jr.fold_in(jr.key(pool_seed), jr.randint(key, (), 0, num_tasks))
+    return jr.fold_in(key_of(pool_seed), jr.randint(key, (), 0, num_tasks, jnp.int32))
 
 
 def check_sizes(settings: Any, *names: str) -> None:
