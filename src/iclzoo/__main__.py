@@ -208,13 +208,15 @@ def inspect_(
     tasks: Annotated[int, typer.Option(min=2, max=MOST_TASKS, help="tasks to measure on")] = 10_000,
 ) -> None:
     """Write a report: one page with all that applies, figures as PNG and SVG, numbers as JSON and CSV."""
-    from .inspect.report import write_report
+    from .inspect.report import check_report_folder, write_report
     from .inspect.sections import SECTIONS
     from .inspect.subject import Subject
     from .output import counted
 
     subject = Subject(name, num_tasks=tasks)
     folder = output or Path("report") / subject.name
+    check_report_folder(folder)
+    subject.read()
     with counted(len(SECTIONS), f"inspecting {subject.name}") as advance:
         page = write_report(subject, folder, SECTIONS, progress=advance)
     say(f"wrote {page}")
@@ -338,9 +340,22 @@ def run(arguments: Sequence[str] | None = None) -> int:
             raise
         if isinstance(error, ZooError | OSError):
             complain(str(error))
+        elif (reason := why_jax_does_not_start()) is not None:
+            complain(f"JAX does not start: {reason}")
         else:
             complain(f"{type(error).__name__}: {error} (iclzoo --debug shows where)")
         return 1
+
+
+def why_jax_does_not_start() -> str | None:
+    """What JAX says where it has no device, which can come to light as any error; `None` where it has."""
+    import jax
+
+    try:
+        jax.devices()
+    except Exception as error:
+        return str(error) or f"it has no device of the platforms {jax.config.jax_platforms!r}"
+    return None
 
 
 def main() -> None:
