@@ -118,8 +118,12 @@ def page() -> str:
 
 def main() -> None:
     if "--check" in sys.argv:
-        sys.exit("docs/models.md is not up to date: run python docs/catalogue.py" if PAGE.read_text() != page() else 0)
-    PAGE.write_text(page())
+        sys.exit(
+            "docs/models.md is not up to date: run python docs/catalogue.py"
+            if PAGE.read_text(encoding="utf-8") != page()
+            else 0
+        )
+    PAGE.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -56,17 +56,19 @@ def table(names: Iterable[str]) -> str:
 
 
 def main() -> None:
-    readme = README.read_text()
+    readme = README.read_text(encoding="utf-8")
     before, rest = readme.split(BEGIN)
     _, after = rest.split(END)
     wanted = {README: before + BEGIN + table(IN_README) + END + after, PAGE: HEAD + table(iclzoo.list_checkpoints())}
     if "--check" in sys.argv:
-        stale = [path.name for path, text in wanted.items() if not path.exists() or path.read_text() != text]
+        stale = [
+            path.name for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text
+        ]
         sys.exit(
             f"{', '.join(stale)}: the figures are not those of the cards: run python docs/figures.py" if stale else 0
         )
     for path, text in wanted.items():
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -140,7 +140,7 @@ def main() -> None:
         names["figure"].savefig(FOLDER / "gallery" / f"{slug}.png", dpi=75)
         page.append(f"## {title}\n\n```python\n{code}\n```\n\n![{title}](gallery/{slug}.png)\n")
         print(slug, flush=True)
-    (FOLDER / "gallery.md").write_text("\n".join(page))
+    (FOLDER / "gallery.md").write_text("\n".join(page), encoding="utf-8")
 
 
 if __name__ == "__main__":

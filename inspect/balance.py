@@ -64,7 +64,7 @@ def balance_path(training: Training) -> BalancePath:
 
     u² − ‖U‖²_F is conserved where all other entries start at zero, for they stay there. Zhang et al. 2024, Theorem 4.1.
 
-    **Raises** `ZooError` if no step is stored, or a model has no attention layer.
+    **Raises** `ZooError` if no step is stored, a model has no attention layer, or one without such factors.
     """
     models = stored_models(training)
     squares = [_squares(model) for model in models.values()]
@@ -97,7 +97,8 @@ def _pairs(layer: SelfAttention, input_dim: int | None) -> list[tuple[tuple[str,
             x, y = slice(input_dim), slice(input_dim, None)
             pairs.append((("u", layer.W_PV[:, y, y]), ("U", layer.W_KQ[:, x, x])))
         return pairs
-    assert isinstance(layer, FactoredSelfAttention)
+    if not isinstance(layer, FactoredSelfAttention):
+        raise ZooError(f"no law is known that gradient flow keeps in {type(layer).__name__}: it has no pair of factors")
     pairs = [(("W_K", layer.W_K), ("W_Q", layer.W_Q)), (("W_P", layer.W_P), ("W_V", layer.W_V))]
     if isinstance(layer, LinearSelfAttention | ReLUSelfAttention):  # f(c·s) = c·f(s)
         pairs.append((("W_P", layer.W_P), ("W_K", layer.W_K)))

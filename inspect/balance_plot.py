@@ -2,14 +2,15 @@
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from .balance import BalancePath
 from .curves_plot import colours, say_if_empty
+from .style import Figure, styled
 
 MOST_LABELS = 12
 
 
+@styled
 def balance_curves(
     path: BalancePath, *, logarithmic: bool = True, xlabel: str = "training step", ax: Axes | None = None
 ) -> Axes:
@@ -45,6 +46,7 @@ def balance_curves(
     return ax
 
 
+@styled
 def balance_figure(path: BalancePath, *, logarithmic: bool = True, xlabel: str = "training step") -> Figure:
     """The conserved differences as a figure (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(7.6, 3.8), layout="constrained")

@@ -2,12 +2,13 @@
 
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from .copying import CopyingPath, TokenMap
 from .curves_plot import colours, draw_curve
+from .style import Figure, styled
 
 
+@styled
 def copying_curves(path: CopyingPath, *, ax: Axes | None = None) -> Axes:
     """Derivative norms over training steps, with the half-MSE on an axis of its own (axes-level: returns the Axes of the norms)."""
     ax = Figure(layout="constrained").subplots() if ax is None else ax
@@ -29,6 +30,7 @@ def copying_curves(path: CopyingPath, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@styled
 def token_heatmap(tokens: TokenMap, *, ax: Axes | None = None) -> Axes:
     """The map of derivative norms, output tokens down and input tokens across (axes-level: returns the Axes)."""
     ax = Figure(layout="constrained").subplots() if ax is None else ax
@@ -44,6 +46,7 @@ def token_heatmap(tokens: TokenMap, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@styled
 def copying_figure(path: CopyingPath, tokens: TokenMap) -> Figure:
     """The copying phase beside the token map at its end (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(12.5, 5.0), layout="constrained")

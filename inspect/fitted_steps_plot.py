@@ -3,13 +3,14 @@
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from .alignment import Mean
 from .curves_plot import colours, say_if_empty
 from .fitted_steps import FittedSteps
+from .style import Figure, styled
 
 
+@styled
 def eigenvalue_map(fit: FittedSteps, layer: int = 0, *, ax: Axes | None = None) -> Axes:
     """λ ↦ λ(1 − γλ)² with the fitted γ, over what the layer does (axes-level: draws on `ax`, or on a figure of its own, returns the Axes).
 
@@ -51,6 +52,7 @@ def eigenvalue_map(fit: FittedSteps, layer: int = 0, *, ax: Axes | None = None) 
     return ax
 
 
+@styled
 def condition_numbers(fit: FittedSteps, *, ax: Axes | None = None) -> Axes:
     """The condition number of Σᵢ xᵢ xᵢᵀ before the first and after each layer, median and quartiles over tasks.
 
@@ -82,6 +84,7 @@ def condition_numbers(fit: FittedSteps, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@styled
 def fitted_steps_figure(fit: FittedSteps) -> Figure:
     """The eigenvalue map of every layer, and the condition numbers (figure-level: makes and returns a Figure)."""
     panels = len(fit.layers) + 1

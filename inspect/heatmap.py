@@ -9,10 +9,11 @@ import seaborn as sns
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize, SymLogNorm
-from matplotlib.figure import Figure
 
+from ..zoo.checks import one_of
 from ..zoo.errors import HeadError, ZooError
 from ..zoo.gate import checked
+from .style import Figure, label, styled
 from .weights import Products, fix_gauge, products
 
 # Negative red, zero white, positive blue: safe for colour-blind readers.
@@ -27,6 +28,7 @@ _SIDES = {"W_KQ": ("key side", "query side"), "W_PV": ("output", "input")}
 _TITLES = {"W_KQ": r"$W_{KQ}$", "W_PV": r"$W_{PV}$"}
 
 
+@styled
 def product_heatmap(
     matrix: Float[np.ndarray, "embed_dim embed_dim"],
     *,
@@ -45,8 +47,9 @@ def product_heatmap(
     ±`linear_until`, where that is given. Small matrices carry their `values`.
     All-zero matrices and cells that are not finite are drawn, marked, and warned of.
 
-    **Raises** `ZooError` if `matrix` is not square or `labels` do not fit it.
+    **Raises** `ZooError` for another `product`, if `matrix` is not square or `labels` do not fit it.
     """
+    one_of("product", product, _SIDES)
     matrix = np.asarray(matrix, np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ZooError(f"a weight product is a square matrix, got shape {matrix.shape}")
@@ -76,6 +79,7 @@ def product_heatmap(
         linecolor="0.92",
         ax=ax,
     )
+    ax.grid(False)  # which axes of the user's may have
     ax.set_facecolor("0.75")  # what is not finite shows through
     for row, column in zip(*np.nonzero(~np.isfinite(matrix)), strict=True):
         ax.text(column + 0.5, row + 0.5, str(matrix[row, column]), ha="center", va="center", fontsize=6)
@@ -91,11 +95,12 @@ def product_heatmap(
 
 
 @checked
+@styled
 def heatmap(
     model: Any,
     *,
     beside: Any = None,
-    names: tuple[str, str] = ("model", "construction"),
+    names: tuple[str, str] | None = None,
     fixed_gauge: bool = True,
     head: int | None = None,
 ) -> Figure:
@@ -103,12 +108,15 @@ def heatmap(
 
     The scale is logarithmic beyond the largest weight of the faintest panel, where another's is more than `WIDEST` times larger.
 
-    With `beside`, a second model with as many layers and heads, such as a construction, is drawn next to it. With `fixed_gauge`, the
+    With `beside`, a second model with as many layers and heads, such as a construction, is drawn next to it; `names` say in the titles
+    which is which, by default "model" and "construction" where there are two. With `fixed_gauge`, the
     gauge of linear heads is removed and the titles say by which c. `head` picks one head of every layer.
 
     **Raises** `ZooError` if a model has no attention layer or the two do not correspond; `HeadError`, an `IndexError`, if there
     is no such head.
     """
+    if names is None:
+        names = ("", "") if beside is None else ("model", "construction")
     read = [[fix_gauge(p) if fixed_gauge else p for p in products(m)] for m in (model, beside) if m is not None]
     layouts = [[layer.num_heads for layer in layers] for layers in read]
     if layouts[0] != layouts[-1]:
@@ -175,10 +183,11 @@ def _heads(layer: Products, head: int | None) -> range:
 def _panel_title(name: str, product: str, layer: Products, head: int, *, many: bool) -> str:
     where = f", {layer.name}" if many else ""
     where += f", head {head}" if layer.num_heads > 1 else ""
+    whose = f"{label(name)}{where}: " if name else f"{where}: ".removeprefix(", ") if where else ""
     if layer.scale is None:
-        return f"{name}{where}: {_TITLES[product]}"
+        return f"{whose}{_TITLES[product]}"
     operation = "/" if product == "W_KQ" else "·"  # by the c of `fix_gauge`
-    return f"{name}{where}: {_TITLES[product]} {operation} c,  c = {layer.scale[head]:.3g}"
+    return f"{whose}{_TITLES[product]} {operation} c,  c = {layer.scale[head]:.3g}"
 
 
 def _marked(title: str, matrix: np.ndarray, product: str) -> str:
@@ -190,5 +199,5 @@ def _marked(title: str, matrix: np.ndarray, product: str) -> str:
         note = "all zero"
     else:
         return title
-    warnings.warn(f"{product}: {note}", stacklevel=3)
+    warnings.warn(f"{product}: {note}", stacklevel=4)
     return f"{title} ({note})"

@@ -4,11 +4,12 @@ from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from ..zoo.checks import one_of
 from .curves_plot import colours
 from .identification import ENOUGH, Identification
 from .means import as_arrays
+from .style import Figure, label, styled
 
 LOWEST = -0.1  # where the axis of agreements ends; less than 0 is worse than predicting 0, by whatever amount
 
@@ -18,6 +19,7 @@ _TITLES = {
 }
 
 
+@styled
 def agreement_bars(
     identification: Identification,
     *,
@@ -29,6 +31,7 @@ def agreement_bars(
 
     Whiskers are ± 1 standard error; "<" marks a bar that ends beyond the axis, "–" an agreement that is undefined.
     """
+    one_of("measure", measure, _TITLES)
     ax = Figure(layout="constrained").subplots() if ax is None else ax
     ranking = identification.ranking
     if not ranking:
@@ -59,6 +62,7 @@ def agreement_bars(
     return ax
 
 
+@styled
 def identification_figure(identification: Identification, *, name: str = "the learner") -> Figure:
     """Agreement of predictions and of sensitivities side by side, with the verdict (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(10.0, 1.6 + 0.42 * max(len(identification.ranking), 3)), layout="constrained")
@@ -70,5 +74,5 @@ def identification_figure(identification: Identification, *, name: str = "the le
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, title="tasks")
     runs = {"zero": "predicts 0", None: "runs none of these algorithms"}
     verdict = runs.get(identification.verdict, f"runs {identification.verdict}")
-    figure.suptitle(f"{name} {verdict}", fontsize="large")
+    figure.suptitle(f"{label(name)} {verdict}", fontsize="large")
     return figure

@@ -94,6 +94,8 @@ def with_products(model: Any, layers: Sequence[Products]) -> Any:
     """The same model with these products in its attention layers.
 
     In factored layers W_Q holds W_KQ and W_V holds W_PV, beside W_K = W_P = I: their parameters are then the products.
+
+    **Raises** `ZooError` for a layer with neither products nor factors as parameters.
     """
     remaining = iter(layers)
 
@@ -104,7 +106,8 @@ def with_products(model: Any, layers: Sequence[Products]) -> Any:
         if isinstance(node, MergedLinearSelfAttention):
             new = jnp.asarray(layer.W_KQ, node.W_KQ.dtype), jnp.asarray(layer.W_PV, node.W_PV.dtype)
             return eqx.tree_at(lambda a: (a.W_KQ, a.W_PV), node, new)
-        assert isinstance(node, FactoredSelfAttention)
+        if not isinstance(node, FactoredSelfAttention):
+            raise ZooError(f"{type(node).__name__} cannot take other products: its parameters are blocks of them alone")
         W_Q, W_V = jnp.asarray(layer.W_KQ, node.W_Q.dtype), jnp.asarray(layer.W_PV, node.W_V.dtype)
         identity = jnp.broadcast_to(jnp.eye(node.embed_dim, dtype=W_Q.dtype), W_Q.shape)
         return eqx.tree_at(lambda a: (a.W_K, a.W_Q, a.W_V, a.W_P), node, (identity, W_Q, W_V, identity))

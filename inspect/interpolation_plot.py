@@ -1,11 +1,11 @@
 """The picture of I3: the loss between two models, gauge removed, and the naive curves beside it."""
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from .curves_plot import colours, draw_curve, logarithmic_losses, say_if_empty
 from .interpolation import Interpolation
 from .means import as_arrays
+from .style import Figure, label, styled
 
 _NAMES = {
     "gauge removed": "products, gauge removed",
@@ -15,6 +15,7 @@ _NAMES = {
 _STYLES = {"gauge removed": "-", "products": "--", "factors": ":"}
 
 
+@styled
 def interpolation_curves(
     interpolation: Interpolation,
     *,
@@ -42,12 +43,13 @@ def interpolation_curves(
     say_if_empty(ax, losses)
     for t in (0, 1):
         ax.axvline(t, color="0.8", linewidth=0.8, zorder=0)
-    ax.set(xlabel=f"t   (0: {names[0]},  1: {names[1]})", ylabel="half-MSE, ½·mean ‖ŷ − y‖²")
+    ax.set(xlabel=f"t   (0: {label(names[0])},  1: {label(names[1])})", ylabel="half-MSE, ½·mean ‖ŷ − y‖²")
     ax.set_title(_title(interpolation) if title is None else title, fontsize="medium")
     ax.legend(frameon=False, fontsize="small")
     return ax
 
 
+@styled
 def interpolation_figure(interpolation: Interpolation, *, names: tuple[str, str] = ("start", "end")) -> Figure:
     """The curves as a figure (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(5.6, 3.8), layout="constrained")

@@ -7,16 +7,17 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import PowerNorm
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from .landscapes import Landscape, Point
+from .style import Figure, label, styled
 
 LOSS_COLOURS = sns.light_palette("#0b3a6f", as_cmap=True)
 STEP_COLOUR, DESCENT_COLOUR, SOLUTION_COLOUR = "#c1121f", "#e69f00", "black"
 _LOSS = "in-context loss, 1/(2N) Σ (w·x − y)²"
 
 
+@styled
 def landscape(
     landscape: Landscape,
     *,
@@ -54,6 +55,7 @@ def landscape(
     return ax
 
 
+@styled
 def landscapes_figure(landscapes: Sequence[Landscape], *, name: str = "learner", columns: int = 3) -> Figure:
     """The landscapes of several prompts in a grid, on one scale of colours (figure-level: makes and returns a Figure)."""
     columns = min(columns, len(landscapes))
@@ -96,7 +98,7 @@ def _handles(landscapes: Sequence[Landscape], name: str) -> list[Line2D]:
     absent = sum(one.step is None for one in landscapes)
     note = f" (not finite on {absent} of {len(landscapes)})" if absent else ""
     return [
-        Line2D([], [], color=STEP_COLOUR, linewidth=1.5, label=f"{name}: ∂ŷ/∂x{note}"),
+        Line2D([], [], color=STEP_COLOUR, linewidth=1.5, label=f"{label(name)}: ∂ŷ/∂x{note}"),
         Line2D([], [], color=DESCENT_COLOUR, linewidth=3.5, label=f"gradient step, η = {landscapes[0].step_size:.3g}"),
         Line2D([], [], color=SOLUTION_COLOUR, marker="*", linestyle="none", markersize=9, label="least squares"),
     ]

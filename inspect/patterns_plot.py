@@ -5,16 +5,20 @@ from typing import Literal
 import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.colors import LinearSegmentedColormap
 
+from ..zoo.checks import one_of
 from ..zoo.errors import HeadError, ZooError
 from .heatmap import COLOURS, MOST_TICKS, TALLEST, symmetric_limit
-from .patterns import Patterns
+from .patterns import LayerPatterns, Patterns
+from .style import Figure, styled
 
 Quantity = Literal["scores", "pattern", "pattern_size"]
-_WHAT = {"scores": "score", "pattern": "pattern", "pattern_size": "pattern, root mean square over tasks"}
+_WHAT = {"scores": "score", "pattern": "pattern", "pattern_size": "pattern"}
+SIZES = LinearSegmentedColormap.from_list("iclzoo sizes", COLOURS(np.linspace(0.5, 1.0, 9)))  # what is never negative
 
 
+@styled
 def attention_map(
     patterns: Patterns,
     *,
@@ -27,11 +31,12 @@ def attention_map(
 ) -> Axes:
     """One head's map (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
 
-    Zero is white; colours reach from −`limit` to `limit`, by default the largest entry in size. What is not finite is grey, and the
-    title counts it.
+    Zero is white; colours reach from −`limit` to `limit`, by default the largest entry in size, or from 0 where nothing can be negative.
+    What is not finite is grey, and the title counts it.
 
     **Raises** `ZooError` if there is no such layer; `HeadError`, an `IndexError`, if it has no such head.
     """
+    one_of("quantity", quantity, _WHAT)
     if not 0 <= layer < len(patterns.layers):
         raise ZooError(f"the model has layers 0 … {len(patterns.layers) - 1}, got layer {layer}")
     maps = getattr(patterns.layers[layer], quantity)
@@ -40,12 +45,13 @@ def attention_map(
     ax = Figure(layout="constrained").subplots() if ax is None else ax
     matrix = maps[head]
     limit = symmetric_limit([matrix]) if limit is None else limit
+    signed = _is_signed(patterns.layers[layer], quantity)
     sns.heatmap(
         matrix,
         mask=~np.isfinite(matrix),
-        vmin=-limit,
+        vmin=-limit if signed else 0.0,
         vmax=limit,
-        cmap=COLOURS,
+        cmap=COLOURS if signed else SIZES,
         cbar=colour_bar,
         cbar_kws={"shrink": 0.8},
         square=True,
@@ -53,6 +59,7 @@ def attention_map(
         yticklabels=False,
         ax=ax,
     )
+    ax.grid(False)  # which axes of the user's may have
     ax.set_facecolor("0.75")  # what is not finite shows through
     for axis, names in ((ax.xaxis, patterns.context), (ax.yaxis, patterns.tokens)):
         places = _places(len(names))
@@ -64,27 +71,53 @@ def attention_map(
     return ax
 
 
+@styled
 def patterns_figure(patterns: Patterns, *, quantity: Quantity = "pattern") -> Figure:
-    """Every head in a panel, a row for each layer, all on one symmetric scale (figure-level: makes and returns a Figure)."""
+    """Every head in a panel, a row for each layer (figure-level: makes and returns a Figure).
+
+    Layers that share their attention out, as softmax does, are on one scale, and all others on one of their own.
+    """
+    one_of("quantity", quantity, _WHAT)
     maps = [getattr(layer, quantity) for layer in patterns.layers]
     rows, columns = len(maps), max(map(len, maps), default=1)
     size = min(0.16 * min(len(patterns.tokens), MOST_TICKS) + 1.5, TALLEST / max(rows, columns))
     figure = Figure(figsize=(columns * size + 1.2, rows * size + 0.3), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
-    limit = symmetric_limit(maps)
+    kinds = [quantity != "scores" and _shares_out(layer) for layer in patterns.layers]
+    limits = {
+        kind: symmetric_limit([m for m, other in zip(maps, kinds, strict=True) if other == kind]) for kind in kinds
+    }
     for layer, row in enumerate(axes):
+        limit = limits[kinds[layer]]
         for head, ax in enumerate(row):
             if head < len(maps[layer]):
                 attention_map(patterns, layer=layer, head=head, quantity=quantity, limit=limit, colour_bar=False, ax=ax)
                 ax.label_outer()
             else:
                 ax.remove()
-    bar = figure.colorbar(axes[0, 0].collections[0], ax=axes, shrink=0.7, aspect=30)
-    bar.outline.set_visible(False)
-    over = "" if patterns.num_tasks == 1 or quantity == "pattern_size" else ", mean"
-    tasks = "one prompt" if patterns.num_tasks == 1 else f"{patterns.num_tasks:,} tasks"
-    bar.set_label(f"attention {_WHAT[quantity]}{over} ({tasks})")
+    for kind in limits:
+        rows_of_kind = axes[np.array(kinds) == kind]
+        bar = figure.colorbar(rows_of_kind[0, 0].collections[0], ax=rows_of_kind, shrink=0.7, aspect=30)
+        bar.outline.set_visible(False)
+        bar.set_label(_bar_label(patterns, quantity), fontsize="small")
     return figure
+
+
+def _bar_label(patterns: Patterns, quantity: Quantity) -> str:
+    """Two short lines: a bar may be no taller than one panel."""
+    if patterns.num_tasks == 1:
+        return f"attention {_WHAT[quantity]}{', size' if quantity == 'pattern_size' else ''}\n(one prompt)"
+    mean = "root mean square" if quantity == "pattern_size" else "mean"
+    return f"attention {_WHAT[quantity]}, {mean}\n({patterns.num_tasks:,} tasks)"
+
+
+def _shares_out(layer: LayerPatterns) -> bool:
+    """Whether a token's attention is shared out between the context tokens: never negative, one in all."""
+    return bool((layer.pattern >= 0).all() and np.allclose(layer.pattern.sum(axis=-1), 1, atol=1e-3))
+
+
+def _is_signed(layer: LayerPatterns, quantity: Quantity) -> bool:
+    return quantity == "scores" or (quantity == "pattern" and not _shares_out(layer))
 
 
 def _places(number: int) -> np.ndarray:

@@ -4,6 +4,7 @@ import base64
 import csv
 import io
 import json
+import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, datetime
@@ -16,11 +17,20 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from ..zoo.errors import ZooError
+from ..zoo.errors import ExistsError, ZooError
 from ..zoo.files import write_atomically
+from ..zoo.text import one_line
+from .style import drawn
 from .subject import Subject
 
 TEMPLATES = Path(__file__).parent
+PAGE = "index.html"
+MARK = '<meta name="generator" content="iclzoo">'  # by which a report of ours is known
+UNFINISHED = f"<!doctype html>{MARK}<title>unfinished</title>This report was not finished: write it again.\n"
+
+
+class SectionError(ZooError):
+    """Sections of a report that failed. The page is written, and says which."""
 
 
 @dataclass(frozen=True)
@@ -52,31 +62,61 @@ def write_report(
 ) -> Path:
     """Write `folder/index.html`, self-contained, with `figures/` and `numbers/` beside it; returns the page's path.
 
-    Sections that do not apply say why. `progress` is told the title of each section before it is made.
+    Sections that do not apply say why; one that fails says so, and stops no other. `progress` is told the title of each section before
+    it is made.
 
-    **Raises** `CheckpointError`, with nothing written, if a file of the checkpoint is damaged.
+    **Raises** `ExistsError` for a folder that holds something else than a report, and `CheckpointError` if a file of the checkpoint is
+    damaged, with nothing written; `SectionError`, with all written, if sections failed.
     """
+    path = folder / PAGE
+    check_report_folder(folder)
     subject.read()
-    entries = []
+    if not path.exists():
+        write_atomically(path, UNFINISHED.encode())  # first, so that the folder is known for ours if this is cut short
+    entries: list[dict[str, Any]] = []
+    failed: dict[str, Exception] = {}
     for section in sections:
         progress(section.title)
+        shown, files = {}, {}
         try:
-            content = section.look(subject)
+            shown, files = _rendered(section, section.look(subject))
         except ZooError as reason:
-            entries.append({"section": section, "reason": str(reason)})
-            continue
-        entries.append({"section": section, **_files(section, content, folder)})
+            shown = {"reason": one_line(str(reason))}
+        except Exception as error:  # whatever it is: the others are shown
+            shown = {"failure": one_line(f"{type(error).__name__}: {error}")}
+            failed[section.slug] = error
+        entries.append({"section": section, **shown})
+        for name, data in files.items():
+            write_atomically(folder / name, data)
     environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
     page = environment.get_template("report.html.jinja").render(
+        mark=MARK,
         name=subject.name,
         card=subject.card,
         card_json=subject.card.to_json(),
         entries=entries,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
-    path = folder / "index.html"
     write_atomically(path, page.encode())
+    if failed:
+        reasons = "; ".join(f"{slug} ({type(error).__name__}: {error})" for slug, error in failed.items())
+        raise SectionError(f"{path} is written, but sections failed: {reasons}") from next(iter(failed.values()))
     return path
+
+
+def check_report_folder(folder: Path) -> None:
+    """**Raises** `ExistsError` unless `folder` is absent, empty or a report of ours: nothing else is written into."""
+    if folder.is_dir():
+        page = folder / PAGE
+        if page.is_file():
+            with page.open("rb") as file:
+                ours = MARK.encode() in file.read(4096)
+        else:
+            ours = all(entry.name.startswith(f".{PAGE}.") for entry in folder.iterdir())  # a write that was cut short
+        if not ours:
+            raise ExistsError(f"{folder} holds something else than a report of iclzoo; choose another folder with -o")
+    elif os.path.lexists(folder):
+        raise ExistsError(f"{folder} is no folder; choose another with -o")
 
 
 def plain(value: Any) -> Any:
@@ -106,26 +146,22 @@ def flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, "" if value is None else value
 
 
-def _files(section: Section, content: Content, folder: Path) -> dict[str, Any]:
-    """Write the files of a section; returns what the page shows of it."""
-    shown: dict[str, Any] = {"tables": [_html_table(table) for table in content.tables], "links": []}
+def _rendered(section: Section, content: Content) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """What the page shows of a section, and the files it has beside the page."""
+    shown: dict[str, Any] = {"tables": [_html_table(table) for table in content.tables]}
+    files: dict[str, bytes] = {}
     if content.figure is not None:
         for suffix in ("png", "svg"):
-            data = io.BytesIO()
-            content.figure.savefig(data, format=suffix, dpi=130)
-            write_atomically(folder / "figures" / f"{section.slug}.{suffix}", data.getvalue())
-            shown["links"].append(f"figures/{section.slug}.{suffix}")
-            if suffix == "png":
-                shown["image"] = f"data:image/png;base64,{base64.b64encode(data.getvalue()).decode()}"
-                shown["alternative"] = content.alternative or section.text
+            files[f"figures/{section.slug}.{suffix}"] = drawn(content.figure, suffix, dpi=130)
+        image = base64.b64encode(files[f"figures/{section.slug}.png"]).decode()
+        shown |= {"image": f"data:image/png;base64,{image}", "alternative": content.alternative or section.text}
     if content.numbers is not None:
         numbers = plain(content.numbers)
         text = io.StringIO()
         csv.writer(text).writerows([("quantity", "value"), *flattened(numbers)])
         for suffix, data in (("json", json.dumps(numbers, indent=1, allow_nan=False)), ("csv", text.getvalue())):
-            write_atomically(folder / "numbers" / f"{section.slug}.{suffix}", data.encode())
-            shown["links"].append(f"numbers/{section.slug}.{suffix}")
-    return shown
+            files[f"numbers/{section.slug}.{suffix}"] = data.encode()
+    return shown | {"links": [*files]}, files
 
 
 def _html_table(table: Table) -> dict[str, Any]:

@@ -16,7 +16,9 @@ from ..train.recipe_book import recipe
 from ..train.run import fit
 from ..zoo.card import CARD_FILE
 from ..zoo.checkpoint import load, read_card
+from ..zoo.errors import ZooError
 from .alignment import Mean
+from .style import our_style
 
 # The seed of the tasks that results are measured on: not that of any training or card.
 RESULT_SEED = 2_000_003
@@ -83,7 +85,8 @@ class Shelf:
 
     def train(self, recipe: Recipe) -> None:
         """Train by a recipe into its folder in `runs`, unless that is done; a run that was cut short goes on."""
-        assert self.runs is not None
+        if self.runs is None:
+            raise ZooError("a shelf of shipped checkpoints trains none; give it a folder of runs")
         folder = self.runs / recipe.name
         if not (folder / CARD_FILE).exists():
             fit(recipe, folder, resume=True)
@@ -127,7 +130,8 @@ def reproduce(result: Result, *, retrain_in: Path | None = None) -> Reproduction
     if retrain_in is not None:
         for name in result.checkpoints:
             shelf.train(recipe(name))
-    return Reproduction(result, result.measure(shelf))
+    with our_style():  # results draw as they measure
+        return Reproduction(result, result.measure(shelf))
 
 
 def percent(mean: Mean, of: float = 1.0) -> Mean:

@@ -2,22 +2,26 @@
 
 import json
 import math
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
+from ..zoo.errors import ExistsError
 from ..zoo.files import write_atomically
 from .alignment import Mean
 from .reproduction import Reproduction, Result
+from .style import drawn
 from .tables import add_row, new_table
 
 PAGE = "reproduction.md"
 Record = dict[str, Any]
-HEAD = """# Reproduction
+MARK = "What the source texts claim, beside what `iclzoo` measures."  # by which a page of ours is known
+HEAD = f"""# Reproduction
 
-What the source texts claim, beside what `iclzoo` measures. Made by `iclzoo reproduce --all -o docs`, from the shipped checkpoints;
+{MARK} Made by `iclzoo reproduce --all -o docs`, from the shipped checkpoints;
 `iclzoo reproduce ID` prints one of them, and `--retrain` trains its checkpoints first. A number is a mean over tasks ± its standard error,
 or stands alone where it has none. A finding holds where our number is within its bar.
 """
@@ -63,14 +67,57 @@ def _finite(value: float | None) -> float | None:
     return float(value) if value is not None and math.isfinite(value) else None
 
 
+def picture_path(folder: Path, id: str) -> Path:
+    """Where the picture of a result is kept."""
+    return folder / "reproduction" / f"{id}.png"
+
+
+def check_place(folder: Path, id: str) -> None:
+    """**Raises** `ExistsError` if a reproduction of `id` in `folder` would overwrite what is none of ours.
+
+    A page is known by its first words, a record by its form, and a picture by the record beside it.
+    """
+    page_path, picture = folder / PAGE, picture_path(folder, id)
+    if os.path.lexists(page_path) and not _is_page(page_path):
+        raise ExistsError(f"{page_path} is no page of `iclzoo reproduce`; choose another folder with -o")
+    for path in (picture.with_suffix(".json"), picture):
+        if os.path.lexists(path) and _read_record(folder, id) is None:
+            raise ExistsError(f"{path} is not of `iclzoo reproduce`; choose another folder with -o")
+
+
 def write_page(folder: Path, ids: Iterable[str], reproduction: Reproduction) -> Path:
-    """Write a reproduction to `reproduction/ID.json` in a folder, and the page of all of `ids` that are there, in their order."""
-    records = folder / "reproduction"
+    """Write a reproduction to `reproduction/ID.json` and `ID.png` in a folder, and the page of all of `ids` that are there, in order.
+
+    **Raises** `ExistsError` if that would overwrite what is none of ours.
+    """
+    id = reproduction.result.id
+    check_place(folder, id)
     own = json.dumps(record(reproduction), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomically(records / f"{reproduction.result.id}.json", own.encode())
-    there = [records / f"{id}.json" for id in ids if (records / f"{id}.json").exists()]
-    write_atomically(folder / PAGE, page([json.loads(path.read_text()) for path in there]).encode())
+    picture = drawn(reproduction.outcome.figure, "png", dpi=150)
+    # The record first: it says whose the picture is.
+    write_atomically(picture_path(folder, id).with_suffix(".json"), own.encode())
+    write_atomically(picture_path(folder, id), picture)
+    there = [one for id in ids if (one := _read_record(folder, id)) is not None]
+    write_atomically(folder / PAGE, page(there).encode())
     return folder / PAGE
+
+
+def _is_page(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return MARK.encode() in file.read(4096)
+    except OSError:
+        return False
+
+
+def _read_record(folder: Path, id: str) -> Record | None:
+    """The record of a result in a folder; `None` where there is none that the page could show."""
+    try:
+        one = json.loads(picture_path(folder, id).with_suffix(".json").read_text(encoding="utf-8"))
+        section(one)
+        return one if one["id"] == id else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
 
 
 def findings_table(record: Record) -> Table:

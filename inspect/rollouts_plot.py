@@ -4,15 +4,17 @@ from typing import Literal
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
+from ..zoo.checks import one_of
 from .curves_plot import draw_curve, logarithmic_losses, say_if_empty, shades
 from .means import as_arrays
 from .rollouts import ReadOuts, Rollout, Rollouts
+from .style import Figure, label, styled
 
 _YLABELS = {"mean": "half-MSE: mean of ½‖ŷ − y‖²", "median": "median of ½‖ŷ − y‖²"}
 
 
+@styled
 def rollout_curves(
     rollouts: Rollouts,
     *,
@@ -25,12 +27,13 @@ def rollout_curves(
     Solid lines are the model's layer, dashed ones steps of gradient descent; bands of means are ± 1 standard error. What grows to more
     than a hundred times the first loss leaves the panel.
     """
+    one_of("statistic", statistic, _YLABELS)
     ax = Figure(layout="constrained").subplots() if ax is None else ax
     drawn: list[float] = []
-    for rolled, style, label in ((rollouts.model, "-", name), (rollouts.descent, "--", "GD, step λη")):
+    for rolled, style, whose in ((rollouts.model, "-", label(name)), (rollouts.descent, "--", "GD, step λη")):
         for colour, rollout in zip(shades(len(rolled)), rolled, strict=True):
             drawn.extend(
-                _draw(ax, rollout, statistic, color=colour, linestyle=style, label=f"{label}, λ = {rollout.damping:g}")
+                _draw(ax, rollout, statistic, color=colour, linestyle=style, label=f"{whose}, λ = {rollout.damping:g}")
             )
     logarithmic_losses(ax, drawn, around=drawn[0] if np.isfinite(drawn[0]) else None, decades=(4, 2))
     say_if_empty(ax, drawn)
@@ -38,6 +41,7 @@ def rollout_curves(
     return ax
 
 
+@styled
 def diverging_shares(rollouts: Rollouts, *, name: str = "the layer", ax: Axes | None = None) -> Axes:
     """The share of diverging tasks against λ (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
 
@@ -45,10 +49,10 @@ def diverging_shares(rollouts: Rollouts, *, name: str = "the layer", ax: Axes | 
     """
     ax = Figure(layout="constrained").subplots() if ax is None else ax
     dampings = [rollout.damping for rollout in rollouts.model]
-    for rolled, style, label in ((rollouts.model, "o-", name), (rollouts.descent, "s--", "GD, step λη")):
+    for rolled, style, whose in ((rollouts.model, "o-", label(name)), (rollouts.descent, "s--", "GD, step λη")):
         shares, errors = as_arrays([rollout.diverging for rollout in rolled])
         ax.errorbar(
-            dampings, 100 * shares, 100 * np.nan_to_num(errors), fmt=style, capsize=2, markersize=5, label=label
+            dampings, 100 * shares, 100 * np.nan_to_num(errors), fmt=style, capsize=2, markersize=5, label=whose
         )
     bound = 100 * np.array(rollouts.num_beyond_bound) / rollouts.num_tasks
     ax.plot(dampings, bound, "kx", markersize=8, label=r"$(\lambda\eta/N)\,\lambda_{\max}(X^\top X) > 2$")
@@ -58,6 +62,7 @@ def diverging_shares(rollouts: Rollouts, *, name: str = "the layer", ax: Axes | 
     return ax
 
 
+@styled
 def rollouts_figure(rollouts: Rollouts, *, name: str = "the layer") -> Figure:
     """Means, medians and diverging shares side by side (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(11.5, 4.2), layout="constrained")
@@ -74,13 +79,14 @@ def rollouts_figure(rollouts: Rollouts, *, name: str = "the layer") -> Figure:
     return figure
 
 
+@styled
 def read_out_curve(read_outs: ReadOuts, *, name: str | None = None, ax: Axes | None = None) -> Axes:
     """The loss of the prediction after each layer (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes)."""
     ax = Figure(figsize=(4.6, 3.4), layout="constrained").subplots() if ax is None else ax
-    stages = np.arange(len(read_outs.mean))
-    draw_curve(ax, stages, read_outs.mean, marker="o", label="mean" if name is None else f"{name}, mean")
+    stages, whose = np.arange(len(read_outs.mean)), "" if name is None else f"{label(name)}, "
+    draw_curve(ax, stages, read_outs.mean, marker="o", label=f"{whose}mean")
     medians = np.array(read_outs.median, np.float64)
-    ax.plot(stages, medians, "s--", markersize=4, label="median" if name is None else f"{name}, median")
+    ax.plot(stages, medians, "s--", markersize=4, label=f"{whose}median")
     ax.set_xticks(stages)
     values, _ = as_arrays(read_outs.mean)
     logarithmic_losses(ax, [*values, *medians])
@@ -90,6 +96,7 @@ def read_out_curve(read_outs: ReadOuts, *, name: str | None = None, ax: Axes | N
     return ax
 
 
+@styled
 def read_outs_figure(read_outs: ReadOuts, *, name: str | None = None) -> Figure:
     """The read-outs as a figure (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(4.8, 3.6), layout="constrained")

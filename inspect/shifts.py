@@ -66,12 +66,14 @@ def shift(
     sweep = SWEEPS[kind](task.task if isinstance(task, TaskPool) else task, values)
     errors, refusals = _measure(dict(learners), sweep, num_tasks, key)
     first = errors[next(iter(learners))]
+    with np.errstate(invalid="ignore"):  # ∞ − ∞ is undefined
+        excess = {name: half_mse_of(errors[name] - first) for name in learners}
     return Shift(
         setting=sweep.setting,
         values=sweep.values,
         training=sweep.training,
         half_mse={name: half_mse_of(errors[name]) for name in learners},
-        excess={name: half_mse_of(errors[name] - first) for name in learners},
+        excess=excess,
         undefined=_gaps(errors) | refusals,
         num_tasks=num_tasks,
     )

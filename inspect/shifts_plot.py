@@ -5,15 +5,16 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from .curves_plot import colours, draw_curve, logarithmic_losses, say_if_empty
 from .means import as_arrays
 from .shifts import Shift
+from .style import Figure, label, styled
 
 _MARKERS = "osDv^<>P*X"
 
 
+@styled
 def shift_curves(shift: Shift, *, legend: bool = True, ax: Axes | None = None) -> Axes:
     """The half-MSE of each learner against one setting (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
 
@@ -28,7 +29,7 @@ def shift_curves(shift: Shift, *, legend: bool = True, ax: Axes | None = None) -
     for index, (colour, (name, means)) in enumerate(zip(colours(number), shift.half_mse.items(), strict=True)):
         values, errors = as_arrays(means)
         drawn.extend(values)
-        style = {"color": colour, "marker": _MARKERS[index % len(_MARKERS)], "markersize": 4.5, "label": name}
+        style = {"color": colour, "marker": _MARKERS[index % len(_MARKERS)], "markersize": 4.5, "label": label(name)}
         if ordered:
             draw_curve(ax, places, means, linestyle=("-", "--", ":", "-.")[index % 4], **style)
         else:
@@ -52,6 +53,7 @@ def shift_curves(shift: Shift, *, legend: bool = True, ax: Axes | None = None) -
     return ax
 
 
+@styled
 def shifts_figure(shifts: Mapping[str, Shift]) -> Figure:
     """Every shift in a panel of its own, with one legend (figure-level: makes and returns a Figure)."""
     columns = min(3, len(shifts)) or 1

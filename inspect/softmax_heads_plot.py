@@ -4,15 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from ..zoo.errors import ZooError
 from .curves_plot import colours, say_if_empty
 from .heatmap import product_heatmap, symmetric_limit
 from .means import as_arrays
 from .softmax_heads import SoftmaxHeads
+from .style import Figure, styled
 
 
+@styled
 def head_difference(
     heads: SoftmaxHeads, *, limit: float | None = None, colour_bar: bool = True, ax: Axes | None = None
 ) -> Axes:
@@ -34,6 +35,7 @@ def head_difference(
     )
 
 
+@styled
 def head_parts(heads: SoftmaxHeads, *, ax: Axes | None = None) -> Axes:
     """The mean sizes of each head's offset and of the parts of all heads together, as bars (axes-level: draws on `ax`, or on a figure
     of its own, and returns the Axes). Error bars are ± 1 standard error."""
@@ -61,6 +63,7 @@ def head_parts(heads: SoftmaxHeads, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@styled
 def softmax_heads_figure(layers: Sequence[SoftmaxHeads]) -> Figure:
     """A row for each layer: the difference where it has two heads, and the parts (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(9.6, 4.2 * len(layers)), layout="constrained")

@@ -1,5 +1,6 @@
 """What a report is about: a checkpoint, and all that its sections need of it."""
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from ..zoo.checkpoint import load, read_card
 from ..zoo.config import from_config
 from ..zoo.errors import ZooError
 from ..zoo.prompt import Learner
+from ..zoo.text import one_line
 from .figures import MEASURING_SEED
 from .stored_steps import stored_models
 
@@ -29,7 +31,8 @@ class Subject:
 
     @property
     def name(self) -> str:
-        return Path(self.source).name
+        """The name of its folder, whatever path leads there: `..` has one, too."""
+        return one_line(os.path.basename(os.path.abspath(self.source))) or "checkpoint"
 
     @cached_property
     def card(self) -> Card:

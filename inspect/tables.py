@@ -12,8 +12,9 @@ from ..train.recipe_book import list_recipes, recipe
 from ..train.step_size import OneStep
 from ..zoo.card import Card
 from ..zoo.checkpoint import list_checkpoints, read_card
-from ..zoo.errors import CardError
+from ..zoo.errors import CardError, CheckpointError
 from ..zoo.registry import list_models, model_class
+from ..zoo.text import printable
 from .alignment import Alignment, Mean
 from .figures import ALIGNMENT_TASKS
 from .identification import Identification
@@ -31,12 +32,20 @@ def names_table(pattern: str) -> Table:
     """Every checkpoint, recipe and model whose name fits the pattern."""
     table = new_table("", "kind", "name", "what it is")
     for name in list_checkpoints(pattern):
-        add_row(table, "checkpoint", name, read_card(name).description)
+        add_row(table, "checkpoint", name, _described(name))
     for name in list_recipes(pattern):
         add_row(table, "recipe", name, recipe(name).description)
     for name in list_models(pattern):
         add_row(table, "model", name, (model_class(name).__doc__ or "").strip().split("\n")[0])
     return table
+
+
+def _described(checkpoint: str) -> str:
+    """What the card of a checkpoint says it is, or what is wrong with the card."""
+    try:
+        return read_card(checkpoint).description
+    except (CheckpointError, OSError) as error:
+        return f"damaged: {error}"
 
 
 def card_tables(name: str, card: Card) -> tuple[Table, ...]:
@@ -178,15 +187,20 @@ def _parameter(value: Any) -> str:
 
 
 def new_table(title: str, *columns: str) -> Table:
-    table = Table(title=title or None, box=box.MARKDOWN, title_justify="left", title_style="bold")
+    """A table whose title and headers are plain text: nothing in them is markup."""
+    table = Table(title=Text(printable(title), "bold") if title else None, box=box.MARKDOWN, title_justify="left")
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(_text(column), overflow="fold")
     return table
 
 
 def add_row(table: Table, *cells: str) -> None:
     """Add a row of plain text: nothing in it is markup."""
-    table.add_row(*map(Text, cells))
+    table.add_row(*map(_text, cells))
+
+
+def _text(text: str) -> Text:
+    return Text(printable(text))
 
 
 def _ratio(part: float | None, whole: float | None) -> str:

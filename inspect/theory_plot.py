@@ -2,14 +2,15 @@
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from .curves_plot import colours, logarithmic_losses, say_if_empty
+from .style import Figure, styled
 from .theory import LeastLosses, LossPath, PreconditionedRisk
 
 HALF_MSE = "half-MSE, ½·mean ‖ŷ − y‖²"
 
 
+@styled
 def least_loss_lines(least: LeastLosses, *, ax: Axes | None = None) -> Axes:
     """Horizontal lines at the least half-MSE of theory (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
 
@@ -32,6 +33,7 @@ def least_loss_lines(least: LeastLosses, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@styled
 def loss_path_curve(path: LossPath, *, excess: bool = False, ax: Axes | None = None) -> Axes:
     """The exact half-MSE against the training step (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
 
@@ -60,6 +62,7 @@ def loss_path_curve(path: LossPath, *, excess: bool = False, ax: Axes | None = N
     return ax
 
 
+@styled
 def loss_path_figure(path: LossPath) -> Figure:
     """The exact loss over training, and what is left of it above the best (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(10, 3.8), layout="constrained")
@@ -69,6 +72,7 @@ def loss_path_figure(path: LossPath) -> Figure:
     return figure
 
 
+@styled
 def risk_curve(risk: PreconditionedRisk, *, ax: Axes | None = None) -> Axes:
     """The half-MSE, its bias and its variance against M (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
 
@@ -93,6 +97,7 @@ def risk_curve(risk: PreconditionedRisk, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@styled
 def risk_figure(risk: PreconditionedRisk) -> Figure:
     """The risk curve as a figure (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(5.6, 3.8), layout="constrained")

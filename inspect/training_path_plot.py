@@ -4,18 +4,19 @@ from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from .curves_plot import colours, draw_curve, say_if_empty
 from .heatmap import product_heatmap, symmetric_limit
 from .means import as_arrays
+from .style import Figure, styled
 from .training_path import AlignmentPath, WeightPath, spread
 from .weights import Spectrum
 
 MOST_HEADS = 4  # named in a legend
 
 
+@styled
 def weight_path_figure(path: WeightPath, *, layer: int = 0, head: int = 0, columns: int = 6) -> Figure:
     """W_KQ and W_PV of one head at a few stored steps, on one symmetric scale (figure-level: makes and returns a Figure)."""
     places = spread(path.steps, columns)
@@ -38,6 +39,7 @@ def weight_path_figure(path: WeightPath, *, layer: int = 0, head: int = 0, colum
     return figure
 
 
+@styled
 def readings_curves(path: WeightPath, *, ax: Axes | None = None) -> Axes:
     """η/N, γ and the largest other entry of every head over training (axes-level: returns the Axes)."""
     ax = Figure(layout="constrained").subplots() if ax is None else ax
@@ -58,6 +60,7 @@ def readings_curves(path: WeightPath, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@styled
 def alignment_curves(path: AlignmentPath, *, ax: Axes | None = None) -> Axes:
     """The three measures of alignment over training (axes-level: returns the Axes of the distances; the cosine has its own, at right)."""
     ax = Figure(layout="constrained").subplots() if ax is None else ax
@@ -80,6 +83,7 @@ def alignment_curves(path: AlignmentPath, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@styled
 def loss_curve(path: AlignmentPath, *, ax: Axes | None = None) -> Axes:
     """The half-MSE over training, and the algorithm's as a line (axes-level: returns the Axes)."""
     ax = Figure(layout="constrained").subplots() if ax is None else ax
@@ -96,6 +100,7 @@ def loss_curve(path: AlignmentPath, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
+@styled
 def training_figure(weights: WeightPath, aligned: AlignmentPath) -> Figure:
     """Loss, alignment and what the weights spell, over training (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(15.5, 4.4), layout="constrained")
@@ -109,6 +114,7 @@ def training_figure(weights: WeightPath, aligned: AlignmentPath) -> Figure:
     return figure
 
 
+@styled
 def spectrum_curves(spectra: Sequence[Spectrum], *, ax: Axes | None = None) -> Axes:
     """The singular values of the products of every head (axes-level: returns the Axes)."""
     ax = Figure(layout="constrained").subplots() if ax is None else ax
@@ -127,6 +133,7 @@ def spectrum_curves(spectra: Sequence[Spectrum], *, ax: Axes | None = None) -> A
     return ax
 
 
+@styled
 def spectrum_figure(spectra: Sequence[Spectrum]) -> Figure:
     """`spectrum_curves` on a figure of its own (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(6.5, 4.2), layout="constrained")

@@ -13,11 +13,14 @@ import jax.random as jr
 import pytest
 
 from iclzoo.inspect import sections
-from iclzoo.inspect.report import Content, Section, flattened, plain, write_report
+from iclzoo.inspect.balance import balance_path
+from iclzoo.inspect.interpolation import interpolation
+from iclzoo.inspect.report import Content, Section, SectionError, flattened, plain, write_report
 from iclzoo.inspect.sections import SECTIONS
 from iclzoo.inspect.subject import Subject
-from iclzoo.zoo.checkpoint import checkpoint_folder, save
-from iclzoo.zoo.errors import CheckpointError, ZooError
+from iclzoo.train.tasks import LinearRegression
+from iclzoo.zoo.checkpoint import checkpoint_folder, load, save
+from iclzoo.zoo.errors import CheckpointError, ExistsError, ZooError
 from iclzoo.zoo.registry import create
 
 # The sections that take seconds, not a minute; tests of their own hold the others to account.
@@ -57,7 +60,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_is_self_contained_and_every_figure_has_words(report):
-    page = Page(report.read_text())
+    page = Page(report.read_text(encoding="utf-8"))
     assert page.sections == [section.slug for section in QUICK] + ["card"]
     assert len(page.images) == 4
     for image in page.images:
@@ -71,7 +74,7 @@ def test_the_page_is_self_contained_and_every_figure_has_words(report):
 
 
 def test_sections_that_do_not_apply_say_why(report):
-    text = report.read_text()
+    text = report.read_text(encoding="utf-8")
     assert "Does not apply: a landscape needs input_dim 2, but the task has 10." in text
     assert "Does not apply: LSA has x and y in one token, so there is nothing to copy." in text
 
@@ -85,8 +88,8 @@ def test_numbers_are_valid_json_and_csv(report):
     assert {file.suffix for file in files} == {".json", ".csv"}
     for file in files:
         if file.suffix == ".json":
-            numbers = json.loads(file.read_text(), parse_constant=refuse_constant)
-            with file.with_suffix(".csv").open() as table:
+            numbers = json.loads(file.read_text(encoding="utf-8"), parse_constant=refuse_constant)
+            with file.with_suffix(".csv").open(encoding="utf-8") as table:
                 rows = list(csv.reader(table))
             assert rows[0] == ["quantity", "value"]
             assert len(rows) - 1 == len(list(flattened(numbers)))
@@ -132,7 +135,7 @@ def test_models_that_are_zero_or_broken_have_reports(tmp_path):
         save(tmp_path / name, odd)
         with pytest.warns(UserWarning, match=r"all zero|not finite"):
             page = write_report(Subject(tmp_path / name, num_tasks=20), tmp_path / f"{name}-report", QUICK)
-        assert "the card names no recipe" in page.read_text()
+        assert "the card names no recipe" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "steps/1.safetensors"])
@@ -150,23 +153,79 @@ def test_every_section_has_a_name_of_its_own():
     assert all(callable(section.look) and section.text.endswith(".") for section in SECTIONS)
 
 
-def test_an_error_that_is_no_reason_is_not_swallowed(tmp_path):
-    def fail(subject):
-        raise RuntimeError("a bug")
+def raising(error):
+    def look(subject):
+        raise error
 
-    def refuse(subject):
-        raise ZooError("not this one")
+    return look
 
-    with pytest.raises(RuntimeError, match="a bug"):
-        write_report(Subject("lsa"), tmp_path, [Section("x", "X", "X.", fail)])
-    page = write_report(
-        Subject("lsa"), tmp_path, [Section("x", "X", "X.", refuse), Section("y", "Y", "Y.", lambda s: Content())]
-    )
-    assert "Does not apply: not this one." in page.read_text()
+
+def test_a_report_survives_its_sections_and_says_which_failed(tmp_path):
+    sections = [
+        Section("assertion", "A", "A.", raising(AssertionError())),
+        Section("reason", "B", "B.", raising(ZooError("not \x1b[31m\nthis one"))),
+        Section("numbers", "C", "C.", lambda subject: Content(numbers={"x": {1, 2}})),
+        Section("last", "D", "D is here.", lambda subject: Content()),
+    ]
+    with pytest.raises(SectionError, match=r"assertion \(AssertionError: \); numbers \(TypeError: .*set") as failure:
+        write_report(Subject("lsa"), tmp_path / "new", sections)
+    assert isinstance(failure.value.__cause__, AssertionError)
+    text = (tmp_path / "new" / "index.html").read_text(encoding="utf-8")
+    assert "Failed: AssertionError" in text
+    assert r"Does not apply: not \x1b[31m this one." in text
+    assert "D is here." in text
+
+
+NOTHING = [Section("x", "X", "X.", lambda subject: Content())]
+
+
+def test_a_report_overwrites_nothing_but_a_report(tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text("mine")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.txt").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for name in ("site", "notes", "file", "dangling"):
+        with pytest.raises(ExistsError, match=name):
+            write_report(Subject("lsa"), tmp_path / name, [Section("x", "X", "X.", raising(SystemExit("measured")))])
+    assert (tmp_path / "site" / "index.html").read_text(encoding="utf-8") == "mine"
+    assert not (tmp_path / "nowhere").exists()
+
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / ".index.html.x1y2.unfinished").touch()  # the first write of a report that was killed
+    page = write_report(Subject("lsa"), tmp_path / "empty", NOTHING)
+    (tmp_path / "empty" / "mine.txt").write_text("mine")
+    assert write_report(Subject("lsa"), tmp_path / "empty", NOTHING) == page
+    assert (tmp_path / "empty" / "mine.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_report_that_was_cut_short_is_written_again(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        write_report(
+            Subject("lsa"), tmp_path / "report", [*NOTHING, Section("y", "Y", "Y.", raising(KeyboardInterrupt()))]
+        )
+    assert "not finished" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    assert "not finished" not in write_report(Subject("lsa"), tmp_path / "report", NOTHING).read_text(encoding="utf-8")
+
+
+def test_a_subject_has_a_name_whatever_path_leads_to_it(tmp_path, monkeypatch):
+    (tmp_path / "mine" / "sub").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "mine" / "sub")
+    names = {"lsa": "lsa", "..": "mine", ".": "sub", "../": "mine", "/": "checkpoint", "../x[y]\x1b": r"x[y]\x1b"}
+    assert {path: Subject(path).name for path in names} == names
+
+
+def test_layers_without_factors_have_reasons():
+    model = load("sparse-lsa-2-isotropic")
+    with pytest.raises(ZooError, match="no pair of factors"):
+        balance_path({0: model})
+    with pytest.raises(ZooError, match="cannot take other products"):
+        interpolation(model, model, LinearRegression(input_dim=model.input_dim), num_tasks=2, key=jr.key(0))
 
 
 def test_reports_of_many_heads_leave_the_weights_to_the_command(tmp_path):
     save(tmp_path / "many", create("lsa", input_dim=3, num_heads=sections.MOST_HEADS + 1, key=jr.key(0)))
     weights = [section for section in SECTIONS if section.slug == "weights"]
     page = write_report(Subject(tmp_path / "many"), tmp_path / "report", weights)
-    assert "9 heads are too many for a page" in page.read_text()
+    assert "9 heads are too many for a page" in page.read_text(encoding="utf-8")

@@ -1,10 +1,55 @@
 """Progress bars for work that takes long enough to wonder about."""
 
+import io
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.text import Text
+
+from ..zoo.text import printable
+
+
+class StandardError(io.TextIOBase):
+    """Standard error, as it is when something is written; where it is closed, broken or replaced, that is let go.
+
+    What is said about the work never costs the work.
+    """
+
+    @property
+    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return getattr(self._stream, "encoding", None) or "utf-8"
+
+    @property
+    def _stream(self):
+        return getattr(sys.stderr, "rich_proxied_file", sys.stderr)  # which a bar on a terminal puts in its place
+
+    def write(self, text: str) -> int:
+        with suppress(Exception):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(Exception):
+            self._stream.flush()
+
+    def isatty(self) -> bool:
+        try:
+            return bool(self._stream.isatty())
+        except Exception:
+            return False
+
+
+def work_console() -> Console:
+    """Where to speak of the work: standard error, whatever becomes of it."""
+    return Console(file=StandardError())
+
+
+def plain_column(template: str, *, style: str = "none") -> TextColumn:
+    """A column of a bar whose text is no markup."""
+    return TextColumn(template, style=style, markup=False)
 
 
 @contextmanager
@@ -13,18 +58,18 @@ def training_bar(
 ) -> Iterator[Callable[[int, float], None]]:
     """A line of `header`, and a bar with the loss and the time left, on standard error; yields `update(step, loss)`."""
     bar = Progress(
-        TextColumn("[bold]{task.description}"),
+        plain_column("{task.description}", style="bold"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("loss {task.fields[loss]}"),
+        plain_column("loss {task.fields[loss]}"),
         TimeElapsedColumn(),
-        TextColumn("left"),
+        plain_column("left"),
         TimeRemainingColumn(),
-        console=Console(stderr=True),
+        console=work_console(),
         disable=not enabled,
     )
     with bar:
         if enabled:
-            bar.console.print(header, highlight=False, markup=False, soft_wrap=True)
-        task = bar.add_task(name, total=num_steps, completed=step, loss="–")
+            bar.console.print(Text(printable(header)), soft_wrap=True)
+        task = bar.add_task(printable(name), total=num_steps, completed=step, loss="–")
         yield lambda step, loss: bar.update(task, completed=step, loss=f"{loss:.4f}")

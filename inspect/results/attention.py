@@ -11,7 +11,6 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from scipy.optimize import minimize
 
 from ...train.baselines import best_baseline
@@ -27,6 +26,7 @@ from ..means import as_arrays
 from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
 from ..softmax_heads import SoftmaxHeads, softmax_heads
 from ..softmax_heads_plot import head_difference, head_parts
+from ..style import Figure
 from ..weights import products
 
 NUM_TASKS = 50_000

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from matplotlib.figure import Figure
 
 from ...train.baselines import best_baseline
 from ...train.recipe_book import recipe
@@ -19,6 +18,7 @@ from ..curves_plot import colours, draw_curve
 from ..errors_on_tasks import half_squared_errors
 from ..means import as_arrays
 from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
+from ..style import Figure
 from . import step_sizes
 
 NUM_TASKS = 100_000

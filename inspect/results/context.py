@@ -6,7 +6,6 @@ from itertools import pairwise
 import jax.random as jr
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from ...train.tasks import LinearRegression
 from ...zoo.prompt import Learner
@@ -15,6 +14,7 @@ from ..curves_plot import colours, draw_curve, logarithmic_losses, shades
 from ..errors_on_tasks import half_squared_errors
 from ..means import UNDEFINED, finite_mean
 from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, percent
+from ..style import Figure
 
 DEPTHS = (1, 2, 3, 4, 5)
 SIZES = (2, 5, 10, 20)  # of contexts

@@ -6,7 +6,6 @@ from typing import Any
 
 import jax.random as jr
 import numpy as np
-from matplotlib.figure import Figure
 
 from ...train.baselines import best_baseline
 from ...train.losses import over_tasks, squared_error
@@ -18,6 +17,7 @@ from ..copying import CopyingPath, DerivativeNorms, derivative_norms, official_d
 from ..copying_plot import copying_curves
 from ..errors_on_tasks import half_squared_errors
 from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
+from ..style import Figure
 
 SMALL_START = ("copying-small-start", "copying-small-start-seed-1", "copying-small-start-seed-2")
 LARGE_START = ("copying", "copying-seed-1", "copying-seed-2")

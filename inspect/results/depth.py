@@ -6,7 +6,6 @@ from typing import Any
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from matplotlib.figure import Figure
 
 from ...train.baselines import best_baseline, fitted_baseline
 from ...train.tasks import LinearRegression
@@ -21,6 +20,7 @@ from ..interpolation_plot import interpolation_figure
 from ..means import finite_mean
 from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
 from ..rollouts import read_outs
+from ..style import Figure
 from ..training_path import alignment_path, weight_path
 from ..training_path_plot import alignment_curves, loss_curve, readings_curves
 from ..weights import products, read_step

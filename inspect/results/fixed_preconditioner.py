@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float
-from matplotlib.figure import Figure
 
 from ...train.inputs import Gaussian
 from ...train.losses import over_tasks
@@ -23,6 +22,7 @@ from ..curves_plot import colours
 from ..errors_on_tasks import half_squared_errors
 from ..means import as_arrays
 from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
+from ..style import Figure
 from ..theory import PreconditionedRisk, preconditioned_risk
 from ..theory_plot import risk_curve
 from .learned_matrices import gamma_inverse, learned_preconditioner, off_diagonal

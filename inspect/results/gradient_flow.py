@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array
-from matplotlib.figure import Figure
 
 from ...train.inputs import Gaussian
 from ...train.tasks import LinearRegression
@@ -17,6 +16,7 @@ from ..curves_plot import colours
 from ..gradient_flow import balanced_start, gradient_flow
 from ..population_loss import population_loss
 from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
+from ..style import Figure
 from ..theory import least_losses
 from .fixed_preconditioner import COVARIATE_SHIFT, PROMPT_LENGTH, RANDOM_COVARIANCES
 from .learned_matrices import Square, gamma_inverse, relative_distance

@@ -3,7 +3,6 @@
 import math
 
 import jax.random as jr
-from matplotlib.figure import Figure
 
 from ...train.baselines import best_baseline
 from ...train.tasks import LinearRegression
@@ -11,6 +10,7 @@ from ..alignment import Alignment, Mean, alignment
 from ..curves_plot import colours, draw_curve
 from ..errors_on_tasks import half_squared_errors
 from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact
+from ..style import Figure
 
 DEPTHS = (1, 2, 3, 4)
 FORWARD = {depth: f"lstm-{depth}" for depth in DEPTHS}

@@ -10,7 +10,6 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from ...train.baselines import best_baseline
 from ...train.inputs import Gaussian
@@ -27,6 +26,7 @@ from ..heatmap import product_heatmap, symmetric_limit
 from ..population_loss import population_loss
 from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
 from ..stored_steps import stored_models
+from ..style import Figure
 from ..theory import least_losses
 from .learned_matrices import (
     Square,

@@ -6,7 +6,6 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from matplotlib.figure import Figure
 
 from ...train.inputs import Gaussian
 from ...train.tasks import LinearRegression
@@ -15,6 +14,7 @@ from ..alignment import Mean
 from ..errors_on_tasks import half_squared_errors
 from ..heatmap import product_heatmap
 from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact
+from ..style import Figure
 from ..weights import products
 from .learned_matrices import Square, excess, from_multiple_of_identity, learned_preconditioner
 

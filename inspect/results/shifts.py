@@ -6,7 +6,6 @@ from typing import Any
 
 import jax.random as jr
 import numpy as np
-from matplotlib.figure import Figure
 
 from ...train.baselines import best_baseline
 from ...train.inputs import Uniform
@@ -22,6 +21,7 @@ from ..rollouts import Rollout, Rollouts, rollouts
 from ..rollouts_plot import rollouts_figure
 from ..shifts import Shift, shift
 from ..shifts_plot import shift_curves
+from ..style import Figure
 from ..sweeps import distribution
 from ..weights import gauge_fixed, products, read_step
 

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from matplotlib.figure import Figure
 
 from ...train.losses import over_tasks
 from ...train.recipe_book import recipe
@@ -14,6 +13,7 @@ from ..alignment import Mean, alignment, sensitivity
 from ..curves_plot import colours
 from ..errors_on_tasks import half_squared_errors
 from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
+from ..style import Figure
 
 MODEL, CONTROL = "mlp-lsa-sine", "mlp-gradient-descent-sine"
 NUM_TASKS = 100_000

@@ -8,7 +8,6 @@ import jax
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array
-from matplotlib.figure import Figure
 from scipy.optimize import minimize_scalar
 
 from ...train.inputs import Gaussian, Uniform
@@ -20,6 +19,7 @@ from ...zoo.prompt import Prompt
 from ..alignment import Alignment, Mean, alignment
 from ..curves_plot import colours, draw_curve
 from ..reproduction import RESULT_SEED, Bar, Finding, Outcome, Shelf, exact, percent
+from ..style import Figure
 from ..weights import products, read_step
 
 NUM_TASKS = 100_000

@@ -3,47 +3,90 @@
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from .zoo.errors import ZooError
+from .output import check_picture, complain, leave_streams, open_streams, say, show
+from .zoo.checks import MAX_SEED
+from .zoo.checks import seed as checked_seed
+from .zoo.errors import ConfigError, UnknownNameError, ZooError
+
+UsageError: Any = typer.BadParameter.__base__  # click's, of which later versions of typer have a copy
+MOST_SEEDS = 10_000
+MOST_TASKS = 1_000_000_000
+MOST_STEPS = 2**31 - 1
+MOST_DEVICES = 1024  # of one machine
 
 app = typer.Typer(
     name="iclzoo",
     help="A zoo of small sequence models that learn in context.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
-Name = Annotated[str, typer.Argument(help="a shipped checkpoint, or the path of a folder")]
+
+def at_home(value: Any) -> Any:
+    """A path, or a list of them, with `~` as the home folder."""
+    if isinstance(value, str | Path):
+        return type(value)(os.path.expanduser(value))
+    return value and [*map(at_home, value)]
+
+
+def picture_path(path: Path | None) -> Path | None:
+    """The path of a picture that can be written."""
+    if path is not None:
+        path = at_home(path)
+        check_picture(path)
+    return path
+
+
+Name = Annotated[str, typer.Argument(help="a shipped checkpoint, or the path of a folder", callback=at_home)]
 Step = Annotated[int | None, typer.Option(help="a point of its training; the end unless given")]
+A_PICTURE = typer.Option(
+    "-o", "--output", help="a picture: .png, .svg, .pdf, .jpg, .webp, .tif or .eps", callback=picture_path
+)
 
 
-@app.callback()
-def options(debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False) -> None:
+@app.callback(invoke_without_command=True)
+def options(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
+    version: Annotated[bool, typer.Option("--version", help="say which version this is")] = False,
+) -> None:
     if debug:
         os.environ["ICLZOO_DEBUG"] = "1"
+    if version:
+        from importlib.metadata import version as version_of
+
+        show(f"iclzoo {version_of('iclzoo')}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        show(context.get_help())
+        raise typer.Exit(2)
 
 
 @app.command("list")
 def list_(pattern: Annotated[str, typer.Argument(help="wildcards work")] = "*") -> None:
     """List checkpoints, recipes and models."""
     from .inspect.tables import names_table
-    from .output import show
 
-    show(names_table(pattern))
+    table = names_table(pattern)
+    if not table.row_count:
+        raise UnknownNameError(
+            f"no checkpoint, recipe or model has a name that fits {pattern!r}; `iclzoo list` names all"
+        )
+    show(table)
 
 
-@app.command()
-def show(name: Name) -> None:
+@app.command("show")
+def show_(name: Name) -> None:
     """Show the card of a checkpoint."""
     from .inspect.tables import card_tables
-    from .output import show
     from .zoo.checkpoint import read_card
 
     show(*card_tables(name, read_card(name)))
@@ -52,9 +95,11 @@ def show(name: Name) -> None:
 @app.command()
 def heatmap(
     name: Name,
-    output: Annotated[Path, typer.Option("-o", "--output", help="PNG, SVG or PDF")] = Path("heatmap.png"),
+    output: Annotated[Path, A_PICTURE] = Path("heatmap.png"),
     step: Step = None,
-    beside: Annotated[str | None, typer.Option(help="a second checkpoint to draw below the first")] = None,
+    beside: Annotated[
+        str | None, typer.Option(help="a second checkpoint to draw below the first", callback=at_home)
+    ] = None,
     head: Annotated[int | None, typer.Option(min=0, help="draw this head only")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="leave the gauge as it is")] = False,
 ) -> None:
@@ -75,17 +120,24 @@ def heatmap(
 def train(
     recipe: Annotated[str, typer.Argument(help="a recipe of `iclzoo list`")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="the run's folder; runs/RECIPE unless given")
+        Path | None,
+        typer.Option("-o", "--output", help="the run's folder; runs/RECIPE unless given", callback=at_home),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with a run that was cut short")] = False,
-    seed: Annotated[int | None, typer.Option(help="another seed than the recipe's")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="another seed than the recipe's")] = None,
     seeds: Annotated[
         str | None,
         typer.Option(help="train an ensemble at once: 0:16, or 0,3,7; each member is a checkpoint of its own"),
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="another number of steps than the recipe's")] = None,
-    tasks: Annotated[int, typer.Option(min=2, help="tasks to measure the figures of the card on")] = 200_000,
-    devices: Annotated[int, typer.Option(min=1, help="split each batch between as many devices of this machine")] = 1,
+    steps: Annotated[
+        int | None, typer.Option(min=1, max=MOST_STEPS, help="another number of steps than the recipe's")
+    ] = None,
+    tasks: Annotated[
+        int, typer.Option(min=2, max=MOST_TASKS, help="tasks to measure the figures of the card on")
+    ] = 200_000,
+    devices: Annotated[
+        int, typer.Option(min=1, max=MOST_DEVICES, help="split each batch between as many devices of this machine")
+    ] = 1,
     coordinator: Annotated[
         str | None, typer.Option(help="HOST:PORT of the first of several processes; `auto` on a cluster that JAX knows")
     ] = None,
@@ -97,11 +149,13 @@ def train(
 
     from .inspect.figures import measure_checkpoint, standard_probe
     from .inspect.tables import figures_tables
-    from .output import say, show, working
+    from .output import working
     from .train import recipe_book
     from .train.devices import Team, first_devices, join, leave
     from .train.run import fit, fit_ensemble
 
+    if coordinator is None and (processes is not None or process is not None):
+        raise ConfigError("--processes and --process are for several processes that meet at a --coordinator; name it")
     chosen = recipe_book.recipe(recipe)
     changes = {"seed": seed, "num_steps": steps}
     chosen = replace(chosen, **{name: value for name, value in changes.items() if value is not None})
@@ -118,12 +172,14 @@ def train(
             fit_ensemble(chosen, members, folder, **options)
         leads = Team(team).leads
         leave()
-        for checkpoint in (folder,) if members is None else [folder / f"seed-{member}" for member in members]:
-            if leads:
-                with working(f"measuring on {tasks:,} tasks"):
-                    card = measure_checkpoint(checkpoint, num_tasks=tasks)
-                show(*figures_tables(card))
-                say(f"wrote {checkpoint}")
+        checkpoints = (folder,) if members is None else [folder / f"seed-{member}" for member in members]
+        cards = {}
+        for checkpoint in checkpoints if leads else ():
+            with working(f"measuring {checkpoint} on {tasks:,} tasks"):
+                cards[checkpoint] = measure_checkpoint(checkpoint, num_tasks=tasks)
+        for checkpoint, card in cards.items():  # all is on disk before standard output is needed
+            show(*figures_tables(card))
+            say(f"wrote {checkpoint}")
     except KeyboardInterrupt:
         again = shlex.join(["iclzoo", *(argument for argument in sys.argv[1:] if argument != "--resume"), "--resume"])
         say(f"stopped; the state is saved. Go on with: {again}")
@@ -131,33 +187,36 @@ def train(
 
 
 def parse_seeds(text: str) -> list[int]:
-    """The seeds that `0:16` or `0,3,7` stand for."""
+    """The seeds that `0:16` or `0,3,7` stand for. **Raises** `ConfigError`."""
+    first, colon, end = text.partition(":")
     try:
-        if ":" in text:
-            first, end = text.split(":")
-            return list(range(int(first or 0), int(end)))
-        return [int(seed) for seed in text.split(",")]
+        seeds = range(int(first or 0), int(end)) if colon else [int(seed) for seed in text.split(",")]
     except ValueError:
-        raise typer.BadParameter(f"seeds are a range as in 0:16, or a list as in 0,3,7; got {text!r}") from None
+        raise ConfigError(f"--seeds are a range as in 0:16, or a list as in 0,3,7; got {text!r:.60}") from None
+    if not seeds or seeds[MOST_SEEDS:]:  # a range may be longer than any length
+        raise ConfigError(f"--seeds must name from 1 to {MOST_SEEDS:,} seeds, got {text!r:.60}")
+    return [checked_seed("each of --seeds", seed) for seed in seeds]
 
 
 @app.command("inspect")
 def inspect_(
     name: Name,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="the report's folder; report/NAME unless given")
+        Path | None,
+        typer.Option("-o", "--output", help="the report's folder; report/NAME unless given", callback=at_home),
     ] = None,
-    tasks: Annotated[int, typer.Option(min=2, help="tasks to measure on")] = 10_000,
+    tasks: Annotated[int, typer.Option(min=2, max=MOST_TASKS, help="tasks to measure on")] = 10_000,
 ) -> None:
     """Write a report: one page with all that applies, figures as PNG and SVG, numbers as JSON and CSV."""
-    from .inspect.report import write_report
+    from .inspect.report import check_report_folder, write_report
     from .inspect.sections import SECTIONS
     from .inspect.subject import Subject
-    from .output import counted, say
+    from .output import counted
 
     subject = Subject(name, num_tasks=tasks)
-    subject.read()
     folder = output or Path("report") / subject.name
+    check_report_folder(folder)
+    subject.read()
     with counted(len(SECTIONS), f"inspecting {subject.name}") as advance:
         page = write_report(subject, folder, SECTIONS, progress=advance)
     say(f"wrote {page}")
@@ -165,23 +224,27 @@ def inspect_(
 
 @app.command()
 def verify(
-    names: Annotated[list[str] | None, typer.Argument(help="checkpoints, by name or path")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="checkpoints, by name or path", callback=at_home)] = None,
     all_: Annotated[bool, typer.Option("--all", help="every shipped checkpoint")] = False,
     figures: Annotated[bool, typer.Option(help="measure the card's figures again")] = True,
 ) -> None:
     """Check that checkpoints are what their cards say: files, steps, start, figures."""
     from .inspect import verify as checks
-    from .output import say, show_check
+    from .output import show_check
     from .zoo.checkpoint import list_checkpoints
 
     if not names and not all_:
-        raise typer.BadParameter("name a checkpoint, or pass --all")
+        raise ConfigError("name a checkpoint, or pass --all")
     failed = 0
     for name in list_checkpoints() if all_ else names or ():
         say(name)
-        for check in checks.verify(name, figures=figures):
-            show_check(check)
-            failed += check.passed is False
+        try:
+            for check in checks.verify(name, figures=figures):
+                show_check(check)
+                failed += check.passed is False
+        except (ZooError, OSError) as error:  # no readable card; those that follow are looked at all the same
+            show_check(checks.Check("card", False, str(error)))
+            failed += 1
     if failed:
         raise ZooError(f"{failed} {'check' if failed == 1 else 'checks'} failed")
 
@@ -189,25 +252,25 @@ def verify(
 @app.command()
 def identify(
     name: Name,
-    tasks: Annotated[int, typer.Option(min=2, help="tasks of each distribution to measure on")] = 5_000,
+    tasks: Annotated[int, typer.Option(min=2, max=MOST_TASKS, help="tasks of each distribution to measure on")] = 5_000,
     step: Step = None,
     candidate: Annotated[
         list[str] | None,
         typer.Option(help="an algorithm to try, as in gd-5; repeat for more; those that suit unless given"),
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="a picture: PNG, SVG or PDF")] = None,
+    output: Annotated[Path | None, A_PICTURE] = None,
 ) -> None:
     """Find the algorithm that a checkpoint runs: each is tuned to it, then compared inside and outside its distribution."""
     from .inspect.identification import identify_checkpoint
     from .inspect.identification_plot import identification_figure
     from .inspect.tables import identification_tables
-    from .output import save_figure, show, working
+    from .output import save_figure, working
 
     with working(f"tuning algorithms to {name}"):
         found = identify_checkpoint(name, step=step, candidates=candidate, num_tasks=tasks)
-    show(*identification_tables(found))
     if output is not None:
         save_figure(identification_figure(found, name=name), output)
+    show(*identification_tables(found))
 
 
 @app.command()
@@ -216,53 +279,93 @@ def reproduce(
     all_: Annotated[bool, typer.Option("--all", help="every result")] = False,
     list_them: Annotated[bool, typer.Option("--list", help="name the results and what each claims")] = False,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="where the page reproduction.md and the pictures go")
+        Path,
+        typer.Option("-o", "--output", help="where the page reproduction.md and the pictures go", callback=at_home),
     ] = Path("."),
     retrain: Annotated[
-        Path | None, typer.Option(help="train the checkpoints anew, in this folder, and measure those")
+        Path | None,
+        typer.Option(help="train the checkpoints anew, in this folder, and measure those", callback=at_home),
     ] = None,
 ) -> None:
     """Reproduce published results: our number beside the published one, the verdict, and the figure."""
     from .inspect import reproduction_page as pages
     from .inspect.reproduction import reproduce
     from .inspect.result_book import list_results, result
-    from .output import save_figure, say, show, working
+    from .output import working
 
     if list_them:
         show(pages.results_table(map(result, list_results())))
         return
     if not ids and not all_:
-        raise typer.BadParameter("name a result, or pass --all; --list names them")
-    for one in [result(id) for id in (list_results() if all_ else ids or ())]:
+        raise ConfigError("name a result, or pass --all; --list names them")
+    chosen = [result(id) for id in (list_results() if all_ else ids or ())]
+    for one in chosen:
+        pages.check_place(output, one.id)
+    for one in chosen:
         with working(f"reproducing {one.id}") if retrain is None else nullcontext():
             reproduction = reproduce(one, retrain_in=retrain)
+        page = pages.write_page(output, list_results(), reproduction)
         show(pages.findings_table(pages.record(reproduction)), f"{one.id}: {reproduction.verdict}\n")
-        save_figure(reproduction.outcome.figure, output / "reproduction" / f"{one.id}.png")
-        say(f"wrote {pages.write_page(output, list_results(), reproduction)}")
+        say(f"wrote {page} and {pages.picture_path(output, one.id)}")
 
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("-o", "--output", help="where the picture goes")] = Path("demo.png"),
+    output: Annotated[Path, A_PICTURE] = Path("demo.png"),
 ) -> None:
     """Train a layer in seconds, beside the shipped one, and show that both take a step of gradient descent."""
     from .inspect.demo import run_demo
-    from .output import save_figure, show
+    from .output import save_figure
 
     tables, figure = run_demo()
-    show(*tables)
     save_figure(figure, output)
+    show(*tables)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line, by default that of the process; returns its exit status. An error is one line on standard error."""
+    try:
+        status = app(arguments, prog_name="iclzoo", standalone_mode=False)
+        return status if isinstance(status, int) else 0
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except SystemExit as error:  # how rich and typer leave when nobody reads on
+        return error.code if isinstance(error.code, int) else 1
+    except UsageError as error:
+        command = error.ctx.command_path if error.ctx else "iclzoo"
+        complain(f"{error.format_message()} ({command} --help says more)")
+        return error.exit_code
+    except Exception as error:
+        if os.environ.get("ICLZOO_DEBUG"):
+            raise
+        if isinstance(error, ZooError | OSError):
+            complain(str(error))
+        elif (reason := why_jax_does_not_start()) is not None:
+            complain(f"JAX does not start: {reason}")
+        else:
+            complain(f"{type(error).__name__}: {error} (iclzoo --debug shows where)")
+        return 1
+
+
+def why_jax_does_not_start() -> str | None:
+    """What JAX says where it has no device, which can come to light as any error; `None` where it has."""
+    import jax
+
+    try:
+        jax.devices()
+    except Exception as error:
+        return str(error) or f"it has no device of the platforms {jax.config.jax_platforms!r}"
+    return None
 
 
 def main() -> None:
-    """Run the command line: an error is one line on standard error and a non-zero exit."""
+    """The command `iclzoo`."""
+    open_streams()
     try:
-        app()
-    except (ZooError, OSError) as error:
-        if os.environ.get("ICLZOO_DEBUG"):
-            raise
-        print(f"iclzoo: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(1)
+        status = run()
+    finally:
+        leave_streams()
+    sys.exit(status)
 
 
 if __name__ == "__main__":

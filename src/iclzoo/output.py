@@ -1,47 +1,82 @@
 """What the command line prints and writes. Results go to standard output, everything about the work to standard error."""
 
+import io
+import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+from rich.text import Text
 
+from .train.progress import plain_column, work_console
 from .zoo.errors import ZooError
+from .zoo.text import one_line, printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from .inspect.verify import Check
 
-# A file or a pipe has no width: tables stay whole there.
-_out, _err = Console(width=None if sys.stdout.isatty() else 160), Console(stderr=True)
-_MARKS = {True: "[green]pass[/]", False: "[red]FAIL[/]", None: "[yellow]skip[/]"}
+FORMATS = ("png", "svg", "pdf", "jpg", "jpeg", "webp", "tif", "tiff", "eps", "ps", "svgz")
+_err = work_console()
+_MARKS = {True: ("pass", "green"), False: ("FAIL", "red"), None: ("skip", "yellow")}
+
+
+def open_streams() -> None:
+    """Make the standard streams fit to write to: a closed one leads nowhere, and what one cannot show is replaced."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # closed: the next file that is opened would get its number, and what is meant for the stream
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r", encoding="utf-8", closefd=False))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def leave_streams() -> None:
+    """Let go of what the standard streams still hold but cannot write, or Python would complain of it as it ends."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def show(*renderables: RenderableType) -> None:
-    """Print tables and text."""
+    """Print tables, and text as it is: nothing in it is markup."""
+    # A file or a pipe has no width: tables stay whole there.
+    console = Console(width=None if sys.stdout.isatty() else 160)
     for renderable in renderables:
-        _out.print(renderable)
+        console.print(Text(printable(renderable)) if isinstance(renderable, str) else renderable)
 
 
 def say(text: str) -> None:
     """A word about the work."""
-    _err.print(text, highlight=False, markup=False, soft_wrap=True)
+    _err.print(Text(printable(text)), soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """An error, on one line."""
+    say(f"iclzoo: {one_line(text)}")
 
 
 def show_check(check: "Check") -> None:
     """One line of `iclzoo verify`."""
-    _out.print(f"  {_MARKS[check.passed]} [bold]{check.what:<8}[/]", end=" ", highlight=False)
-    _out.print(check.detail, highlight=False, markup=False, soft_wrap=True)
+    line = Text.assemble("  ", _MARKS[check.passed], " ", (f"{check.what:<8}", "bold"), " ", one_line(check.detail))
+    Console().print(line, soft_wrap=True)
 
 
 @contextmanager
 def working(text: str) -> Iterator[None]:
     """A spinner while something takes its time."""
-    with _err.status(text):
+    with _err.status(Text(printable(text))):
         yield
 
 
@@ -49,22 +84,35 @@ def working(text: str) -> Iterator[None]:
 def counted(total: int, text: str) -> Iterator[Callable[[str], None]]:
     """A bar over `total` pieces of work; yields a function that is told each piece as it begins."""
     columns = (
-        TextColumn("[bold]{task.description}"),
+        plain_column("{task.description}", style="bold"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[piece]}"),
+        plain_column("{task.fields[piece]}"),
     )
     with Progress(*columns, TimeElapsedColumn(), console=_err) as bar:
-        task = bar.add_task(text, total=total, completed=-1, piece="")
+        task = bar.add_task(printable(text), total=total, completed=-1, piece="")
         yield lambda piece: bar.update(task, advance=1, piece=piece)
         bar.update(task, completed=total, piece="")
 
 
+def check_picture(path: Path) -> None:
+    """**Raises** `ZooError` for a path that no picture can be written to, before anything is measured for it."""
+    if path.suffix.removeprefix(".").lower() not in FORMATS:
+        raise ZooError(f"cannot write {str(path)!r}: the name must end in one of .{', .'.join(FORMATS)}")
+    if path.is_dir():
+        raise ZooError(
+            f"cannot write {str(path)!r}: it is a folder; name a picture in it, as in {path / 'picture.png'}"
+        )
+
+
 def save_figure(figure: "Figure", path: Path) -> None:
-    """Write a figure, making its folder if need be. **Raises** `ZooError` for a format that cannot be written."""
-    formats = sorted(figure.canvas.get_supported_filetypes())
-    if path.suffix.removeprefix(".").lower() not in formats:
-        raise ZooError(f"cannot write {str(path)!r}: the name must end in one of .{', .'.join(formats)}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    """Write a figure, making its folder if need be; the picture that was there stays until the new one is whole.
+
+    **Raises** `ZooError` for a format that cannot be written.
+    """
+    from .inspect.style import drawn
+    from .zoo.files import write_atomically
+
+    check_picture(path)
+    write_atomically(path, drawn(figure, path.suffix.removeprefix(".").lower(), dpi=150))
     say(f"wrote {path}")
