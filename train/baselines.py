@@ -73,11 +73,22 @@ def _best(name: str, problem: "_Problem") -> Learner:
     return _build(name, problem)
 
 
+def check_baseline(name: str) -> None:
+    """**Raises** `UnknownNameError` for a name that is not in this module's list."""
+    _found(name)
+
+
 def _build(name: str, problem: "_Problem") -> Learner:
+    build, number = _found(name)
+    return build(problem, number)
+
+
+def _found(name: str) -> tuple[Callable[["_Problem", int], Learner], int]:
+    """How the algorithm called `name` is built, and the number in its name."""
     for known, build in _ALGORITHMS.items():
         match = re.fullmatch(re.escape(known).replace("K", "([1-9][0-9]{0,2})"), name)
         if match:
-            return build(problem, int(match[1]) if match.groups() else 1)
+            return build, int(match[1]) if match.groups() else 1
     raise unknown_name("baseline", name, _ALGORITHMS)
 
 

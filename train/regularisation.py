@@ -18,7 +18,7 @@ def bayes_regularisation(task: Task) -> float | None:
     """
     if not isinstance(task, LinearRegression) or not isinstance(task.teacher, GaussianTeacher):
         return None
-    if task.num_distractors or np.any(np.asarray(task.teacher.mean)):
+    if task.num_distractors or np.any(np.asarray(task.teacher.mean)) or not task.teacher.scale:
         return None
     return float(task.noise_std**2 / task.teacher.scale**2)
 

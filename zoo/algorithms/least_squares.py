@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..checked import PositiveNumber, checked
 from ..prompt import Prompt
 
 
@@ -17,7 +18,8 @@ class Ridge(eqx.Module):
 
     regularisation: Float[Array, ""]
 
-    def __init__(self, regularisation):
+    @checked
+    def __init__(self, regularisation: PositiveNumber):
         self.regularisation = jnp.asarray(regularisation, jnp.result_type(float))
 
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:

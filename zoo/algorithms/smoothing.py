@@ -1,10 +1,14 @@
 """Predictions that average the labels of the examples near the query, with no model of the function."""
 
+from typing import Annotated
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..checked import Number, Size, checked
+from ..checks import Scalar
 from ..errors import ShapeError
 from ..prompt import Prompt
 
@@ -21,9 +25,8 @@ class KNearestNeighbours(eqx.Module):
 
     num_neighbours: int = eqx.field(static=True)
 
-    def __init__(self, num_neighbours: int):
-        if num_neighbours < 1:
-            raise ValueError(f"num_neighbours must be at least 1, got {num_neighbours}")
+    @checked
+    def __init__(self, num_neighbours: Size):
         self.num_neighbours = num_neighbours
 
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
@@ -46,7 +49,8 @@ class NadarayaWatson(eqx.Module):
 
     bandwidth: Float[Array, ""]
 
-    def __init__(self, bandwidth):
+    @checked
+    def __init__(self, bandwidth: Annotated[Number, Scalar(above=0, infinite=True)]):
         self.bandwidth = jnp.asarray(bandwidth, jnp.result_type(float))
 
     def weights(self, prompt: Prompt) -> Weights:
@@ -70,7 +74,8 @@ class SoftmaxSmoother(eqx.Module):
 
     inverse_temperature: Float[Array, ""]
 
-    def __init__(self, inverse_temperature):
+    @checked
+    def __init__(self, inverse_temperature: Annotated[Number, Scalar(least=0)]):
         self.inverse_temperature = jnp.asarray(inverse_temperature, jnp.result_type(float))
 
     def weights(self, prompt: Prompt) -> Weights:

@@ -5,7 +5,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..algorithms.gradient_descent import GradientDescent
+from ..algorithms.gradient_descent import descended
+from ..checked import InitScale, Size
 from ..mlp import MLPEmbedding
 from ..prompt import Prompt
 from ..registry import register
@@ -33,11 +34,11 @@ class MLPGradientDescent(eqx.Module):
     def __init__(
         self,
         *,
-        input_dim: int = 1,
-        output_dim: int = 1,
-        embed_dim: int = 40,
-        hidden_dim: int = 160,
-        init_scale: float = 0.002,
+        input_dim: Size = 1,
+        output_dim: Size = 1,
+        embed_dim: Size = 40,
+        hidden_dim: Size = 160,
+        init_scale: InitScale = 0.002,
         key: PRNGKeyArray,
     ):
         self.features = MLPEmbedding(
@@ -60,5 +61,6 @@ class MLPGradientDescent(eqx.Module):
         **Raises** `ShapeError` if the prompt has other dimensions than the model reads.
         """
         check_dimensions(self, prompt)
-        step = GradientDescent(self.step_size, W_0=self.W_0)
-        return step(Prompt(xs=jax.vmap(self.features)(prompt.xs), ys=prompt.ys, query=self.features(prompt.query)))
+        query = self.features(prompt.query)
+        mapped = Prompt(xs=jax.vmap(self.features)(prompt.xs), ys=prompt.ys, query=query)
+        return descended(self.W_0, self.step_size[None], mapped) @ query

@@ -1,0 +1,41 @@
+"""Sizes are held against the memory of the machine before any is taken."""
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from .errors import ConfigError
+
+UNKNOWN = 2**40  # bytes, where the system does not say
+
+
+def physical_memory() -> int:
+    """The bytes of memory that this machine has."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return UNKNOWN
+
+
+def check_memory(what: str, num_numbers: int) -> None:
+    """`ConfigError` unless `num_numbers` floating-point numbers fit into this machine; `what` says what they are, with its sizes."""
+    needed, memory = num_numbers * jnp.dtype(jnp.result_type(float)).itemsize, physical_memory()
+    if needed > memory:
+        raise ConfigError(
+            f"{what} would take {needed / 1e9:.3g} GB, but this machine has {memory / 1e9:.3g} GB; choose smaller sizes"
+        )
+
+
+def check_result(what: str, make: Callable[[], Any]) -> None:
+    """`ConfigError` unless the arrays of what `make` makes fit into this machine; nothing is made."""
+    with jax.threefry_partitionable(True):  # the other form lists its counters, of which there may be too many
+        arrays = jax.tree.leaves(eqx.filter(eqx.filter_eval_shape(make), _is_shape))
+    check_memory(what, sum(array.size for array in arrays))
+
+
+def _is_shape(leaf: Any) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct)
