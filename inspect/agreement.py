@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..train.tasks import Task
-from ..zoo.gate import checked, predict
+from ..zoo.gate import gated, predict
 from ..zoo.prompt import Learner, Prompt
 from .alignment import Mean, sensitivity
 from .means import UNDEFINED
@@ -63,7 +63,7 @@ class Comparison:
     )  # of predictions and of sensitivities, without those that the learner leaves undefined
 
 
-@checked
+@gated
 def compare(
     learner: Learner,
     others: Mapping[str, Learner],
@@ -89,7 +89,7 @@ def compare(
     }
 
 
-@checked
+@gated
 def draw(task: Task, num_tasks: int, key: PRNGKeyArray) -> Iterator[tuple[Prompt, Array]]:
     """At least `num_tasks` prompts and targets, `CHUNK` at a time: memory is bounded, and what reads them is compiled once.
 
@@ -100,7 +100,7 @@ def draw(task: Task, num_tasks: int, key: PRNGKeyArray) -> Iterator[tuple[Prompt
         yield _sample(task, keys)
 
 
-@checked
+@gated
 def outputs(learner: Learner, prompts: Prompt) -> tuple[np.ndarray, np.ndarray]:
     """Predictions [num_tasks, output_dim] and sensitivities [num_tasks, output_dim, input_dim], in float64."""
     predictions, slopes = _outputs(learner, prompts)

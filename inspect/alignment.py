@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..train.losses import over_tasks
 from ..train.tasks import Task
-from ..zoo.gate import checked, predict
+from ..zoo.gate import gated, predict
 from ..zoo.prompt import Learner, Prompt
 
 
@@ -47,13 +47,13 @@ class Alignment:
     num_not_finite: int
 
 
-@checked
+@gated
 def sensitivity(learner: Learner, prompt: Prompt) -> Float[Array, "output_dim input_dim"]:
     """∂ŷ/∂x_query: how the prediction moves with the query."""
     return jax.jacrev(lambda query: predict(learner, eqx.tree_at(lambda p: p.query, prompt, query)))(prompt.query)
 
 
-@checked
+@gated
 def alignment(learner: Learner, other: Learner, task: Task, *, num_tasks: int = 10_000, key: PRNGKeyArray) -> Alignment:
     """Compare two learners on `num_tasks` tasks. von Oswald et al. 2023, section 3."""
     distance, sensitivity_distance, cosine = over_tasks(_compare, (learner, other), task, num_tasks=num_tasks, key=key)

@@ -19,7 +19,7 @@ from ..zoo.attention import (
     SelfAttention,
 )
 from ..zoo.errors import ZooError
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.token_model import ConcatenatingModel
 from .stored_steps import Training, stored_models
 from .weights import attention_layers
@@ -55,7 +55,7 @@ class BalancePath:
     balances: tuple[Balance, ...]
 
 
-@checked
+@gated
 def balance_path(training: Training) -> BalancePath:
     """The conserved differences of each head along a training: a checkpoint with stored steps, or the model by step.
 

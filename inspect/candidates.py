@@ -15,7 +15,7 @@ from ..train.baselines import fitted_baseline
 from ..train.step_size import fitted_step_size
 from ..zoo.algorithms.gradient_descent import GradientDescent
 from ..zoo.errors import ZooError
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.mlp import MLPEmbedding
 from ..zoo.models.mlp_gradient_descent import MLPGradientDescent
 from ..zoo.models.mlp_lsa import MLPLSA
@@ -59,17 +59,17 @@ class KernelGradientDescent(eqx.Module):
         label = jnp.zeros(self.embedding.affine.weight.shape[1] - len(x), x.dtype)
         return self.embedding(jnp.concatenate([x, label]))
 
-    @checked
+    @gated
     def mapped(self, prompt: Prompt) -> Prompt:
         """The prompt with features in place of inputs."""
         return Prompt(xs=jax.vmap(self.features)(prompt.xs), ys=prompt.ys, query=self.features(prompt.query))
 
-    @checked
+    @gated
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         return GradientDescent(self.step_size, W_0=self.W_0)(self.mapped(prompt))
 
 
-@checked
+@gated
 def default_candidates(learner: Learner) -> tuple[str, ...]:
     """The algorithms worth trying: those with steps, for up to as many steps as the learner has layers, and `MOST_STEPS` at most."""
     depth = min(len(learner.stack), MOST_STEPS) if isinstance(learner, TokenModel) else MOST_STEPS
@@ -80,7 +80,7 @@ def default_candidates(learner: Learner) -> tuple[str, ...]:
     return (*names, KERNEL) if _embedding(learner) else tuple(names)
 
 
-@checked
+@gated
 def fit_candidate(name: str, learner: Learner, prompts: Prompt, predictions: Predictions) -> Fit:
     """The algorithm called `name`, tuned to the predictions of `learner` on these prompts, and not to their targets.
 
@@ -99,7 +99,7 @@ def fit_candidate(name: str, learner: Learner, prompts: Prompt, predictions: Pre
     return Fit(name, algorithm, parameters, len(leaves))
 
 
-@checked
+@gated
 def named_parameters(name: str, algorithm: Learner) -> dict[str, Any]:
     """The parameters of the algorithm called `name`, those that its predictions do not depend on as `None`."""
     parameters = {path: np.asarray(array).tolist() for path, array in named_arrays(algorithm).items()}
@@ -110,7 +110,7 @@ def named_parameters(name: str, algorithm: Learner) -> dict[str, Any]:
     return parameters
 
 
-@checked
+@gated
 def family(name: str) -> tuple[str, int]:
     """`gd++-2-free` as its family `gd++-free` and its number of steps."""
     match = re.fullmatch(r"(gd|gd\+\+)-(\d+)(-free)?", name)

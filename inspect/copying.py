@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..train.losses import over_tasks, squared_error
 from ..train.tasks import Task
 from ..zoo.errors import ZooError
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.interleaving import InterleavingModel
 from ..zoo.prompt import Prompt
 from .alignment import Mean
@@ -55,7 +55,7 @@ class TokenMap:
     num_tasks: int
 
 
-@checked
+@gated
 def derivative_norms(model: Any, task: Task, *, num_tasks: int = NUM_TASKS, key: PRNGKeyArray) -> DerivativeNorms:
     """`DerivativeNorms` of a model over interleaved tokens. After von Oswald et al. 2023, Figure 5.
 
@@ -64,7 +64,7 @@ def derivative_norms(model: Any, task: Task, *, num_tasks: int = NUM_TASKS, key:
     return _summary(over_tasks(_token_map, _checked(model), task, num_tasks=num_tasks, key=key, chunk=CHUNK))
 
 
-@checked
+@gated
 def token_map(model: Any, task: Task, *, num_tasks: int = NUM_TASKS, key: PRNGKeyArray) -> TokenMap:
     """The whole map of derivative norms, token by token. **Raises** `ZooError` like `derivative_norms`."""
     maps = over_tasks(_token_map, _checked(model), task, num_tasks=num_tasks, key=key, chunk=CHUNK)
@@ -72,7 +72,7 @@ def token_map(model: Any, task: Task, *, num_tasks: int = NUM_TASKS, key: PRNGKe
     return TokenMap(norms=maps.mean(axis=0), labels=(*examples, "query"), num_tasks=num_tasks)
 
 
-@checked
+@gated
 def official_derivative_norms(
     model: Any, task: Task, *, num_tasks: int = NUM_TASKS, key: PRNGKeyArray
 ) -> Mapping[str, float]:
@@ -94,7 +94,7 @@ def official_derivative_norms(
     return {"own": float(own.mean()), "next": float(following.mean()), "other": float(other.mean())}
 
 
-@checked
+@gated
 def copying_path(training: Training, task: Task, *, num_tasks: int = NUM_TASKS, key: PRNGKeyArray) -> CopyingPath:
     """Derivative norms and half-MSE at each stored step: of a checkpoint by name or path, or of a mapping from step to model.
 

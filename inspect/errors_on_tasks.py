@@ -7,11 +7,11 @@ from jaxtyping import PRNGKeyArray
 
 from ..train.losses import over_tasks, squared_error
 from ..train.tasks import Task
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.prompt import Learner
 
 
-@checked
+@gated
 def half_squared_errors(
     learners: Mapping[str, Learner], task: Task, *, num_tasks: int, key: PRNGKeyArray
 ) -> dict[str, np.ndarray]:

@@ -16,7 +16,7 @@ from ..zoo.card import Card
 from ..zoo.checkpoint import load, read_card, write_card
 from ..zoo.config import from_config
 from ..zoo.errors import ZooError
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.prompt import Learner
 from ..zoo.tensors import named_arrays
 from .alignment import Alignment, Mean, alignment
@@ -53,7 +53,7 @@ class Figures:
         return _plain(asdict(self))
 
 
-@checked
+@gated
 def measure(
     learner: Learner, task: Task, baselines: tuple[str, ...], *, num_tasks: int = CARD_TASKS, seed: int = MEASURING_SEED
 ) -> Figures:
@@ -78,7 +78,7 @@ def measure(
     )
 
 
-@checked
+@gated
 def measure_checkpoint(folder: str | Path, *, num_tasks: int = CARD_TASKS) -> Card:
     """Measure a checkpoint on disk on its task, beside its recipe's baselines, and write the figures on its card.
 
@@ -94,7 +94,7 @@ def measure_checkpoint(folder: str | Path, *, num_tasks: int = CARD_TASKS) -> Ca
     return card
 
 
-@checked
+@gated
 def standard_probe(recipe: Recipe, *, num_tasks: int = 2_000) -> Callable[[Learner], dict[str, float | None]]:
     """What a training logs beside the loss: alignment with the recipe's baselines, and the steps the gauge-fixed weights spell."""
     key, task = jr.key(MEASURING_SEED), recipe.task.fresh

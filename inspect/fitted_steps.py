@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..train.losses import over_tasks
 from ..train.tasks import Task
 from ..zoo.errors import ZooError
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.prompt import Prompt
 from ..zoo.token_model import ConcatenatingModel
 from ..zoo.trace import trace
@@ -73,7 +73,7 @@ class FittedSteps:
     num_not_finite: int  # tasks left out of the fits
 
 
-@checked
+@gated
 def fitted_steps(model: Any, task: Task, *, num_tasks: int = 2_000, key: PRNGKeyArray) -> FittedSteps:
     """Fit a step of GD++ to every layer of a model over (x, y) tokens, by least squares in what the layer adds to its tokens.
 

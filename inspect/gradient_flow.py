@@ -14,7 +14,7 @@ from ..train.step_size import optimal_preconditioner
 from ..train.tasks import LinearRegression, Task
 from ..zoo.errors import ZooError
 from ..zoo.frozen import trainable
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.models.merged_lsa import MergedLSA
 from ..zoo.token_model import ConcatenatingModel
 from .population_loss import check_one_layer, check_task, exact_half_mse, in_float64, one_layer
@@ -24,7 +24,7 @@ TOLERANCE = 1e-10  # of the integration, relative and absolute
 Model = TypeVar("Model", bound=ConcatenatingModel)
 
 
-@checked
+@gated
 def gradient_flow(model: Model, task: Task, *, duration: float, num_points: int = 50) -> dict[int, Model]:
     """The model at `num_points` + 1 evenly spaced times of gradient flow on its exact half-MSE, in float64.
 
@@ -52,7 +52,7 @@ def _integrate(parameters, rest, task, times):
     return odeint(velocity, parameters, times, rtol=TOLERANCE, atol=TOLERANCE)
 
 
-@checked
+@gated
 def balanced_start(task: LinearRegression, *, scale: float, key: PRNGKeyArray) -> MergedLSA:
     """The small balanced start of Zhang et al. 2024, from which gradient flow reaches a known global minimum.
 

@@ -12,7 +12,7 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize, SymLogNorm
 
 from ..zoo.checks import one_of
 from ..zoo.errors import HeadError, ZooError
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from .style import Figure, label, styled
 from .weights import Products, fix_gauge, products
 
@@ -94,7 +94,7 @@ def product_heatmap(
     return ax
 
 
-@checked
+@gated
 @styled
 def heatmap(
     model: Any,

@@ -17,7 +17,7 @@ from ..zoo.arguments import PATH
 from ..zoo.checkpoint import load, read_card
 from ..zoo.config import from_config
 from ..zoo.errors import UnknownNameError, ZooError
-from ..zoo.gate import checked, gate
+from ..zoo.gate import gate, gated
 from ..zoo.prompt import Learner, Prompt
 from .agreement import CHUNK, Agreement, Comparison, compare, draw, mean_share, outputs
 from .alignment import Mean
@@ -71,7 +71,7 @@ class Identification:
     num_tuning_tasks: int
 
 
-@checked
+@gated
 def identify(
     learner: Learner,
     task: Task,

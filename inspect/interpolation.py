@@ -20,7 +20,7 @@ from ..train.tasks import Task
 from ..zoo.arguments import PRODUCTS
 from ..zoo.attention import FactoredSelfAttention, MergedLinearSelfAttention, SelfAttention
 from ..zoo.errors import ZooError
-from ..zoo.gate import checked, gate
+from ..zoo.gate import gate, gated
 from ..zoo.registry import hyperparameters
 from .alignment import Mean
 from .means import finite_mean, half_mse_of
@@ -62,7 +62,7 @@ class Interpolation:
         return max(abs(value) for value in excess if value is not None) / start
 
 
-@checked
+@gated
 def interpolation(
     start: Any,
     end: Any,
@@ -89,7 +89,7 @@ def interpolation(
     )
 
 
-@checked
+@gated
 def with_products(model: Any, layers: Sequence[Products]) -> Any:
     """The same model with these products in its attention layers.
 
@@ -115,7 +115,7 @@ def with_products(model: Any, layers: Sequence[Products]) -> Any:
     return jax.tree.map(write, model, is_leaf=lambda node: isinstance(node, SelfAttention))
 
 
-@checked
+@gated
 def read_construction(model: Any) -> Any:
     """The same model with each linear head replaced by the step of GD++ that its weights spell, as `read_step` reads it.
 

@@ -11,7 +11,7 @@ from ..train.baselines import best_baseline
 from ..train.tasks import Task
 from ..zoo.algorithms.gradient_descent import GradientDescent
 from ..zoo.errors import ZooError
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.prompt import Learner, Prompt
 from .alignment import sensitivity
 
@@ -31,7 +31,7 @@ class Landscape:
     step_size: float  # η
 
 
-@checked
+@gated
 def landscapes(
     learner: Learner,
     task: Task,

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..train.inputs import Gaussian, Inputs, Matrix, Uniform
 from ..train.tasks import LinearRegression, SineRegression, Task, TaskPool
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 
 WIDER = 1.5
 training = "training"
@@ -33,7 +33,7 @@ class LinearImage(Inputs):
         return self.matrix @ self.inputs.fourth_moment(self.matrix.T @ A @ self.matrix) @ self.matrix.T
 
 
-@checked
+@gated
 def inside_and_outside(task: Task) -> dict[str, Task]:
     """`task` itself, first, and the same with inputs drawn otherwise.
 

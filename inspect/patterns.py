@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..train.losses import over_tasks
 from ..train.tasks import Task
 from ..zoo.errors import ZooError
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.interleaving import InterleavingModel
 from ..zoo.prompt import Prompt
 from ..zoo.token_model import TokenModel
@@ -43,7 +43,7 @@ class Patterns:
     num_not_finite: int  # tasks with an entry that is not finite, left out of the means
 
 
-@checked
+@gated
 def patterns(model: Any, prompt: Prompt) -> Patterns:
     """The attention of every layer and head of a token model on one prompt.
 
@@ -57,7 +57,7 @@ def patterns(model: Any, prompt: Prompt) -> Patterns:
     return _patterns(model, prompt.num_examples, [(s, p, np.abs(p)) for s, p in maps], num_tasks=1, num_not_finite=0)
 
 
-@checked
+@gated
 def mean_patterns(model: Any, task: Task, *, num_tasks: int = 2_000, key: PRNGKeyArray) -> Patterns:
     """The means over `num_tasks` tasks of what `patterns` gives, and the root mean square of each entry of the pattern.
 
@@ -87,7 +87,7 @@ def mean_patterns(model: Any, task: Task, *, num_tasks: int = 2_000, key: PRNGKe
     return _patterns(model, task.num_examples, means, num_tasks=num_tasks, num_not_finite=num_tasks - counted)
 
 
-@checked
+@gated
 def token_names(model: TokenModel, num_examples: int) -> tuple[str, ...]:
     """A name for every token of a prompt, the query last: 1 … N, or x₁, y₁, … where inputs and labels have tokens of their own."""
     if isinstance(model, InterleavingModel):

@@ -25,7 +25,7 @@ from ..zoo.arguments import several
 from ..zoo.attention import LinearSelfAttention, MergedLinearSelfAttention, Product, SelfAttention
 from ..zoo.errors import ZooError
 from ..zoo.frozen import Frozen
-from ..zoo.gate import COUNT, checked, gate
+from ..zoo.gate import COUNT, gate, gated
 from ..zoo.models.deep_lsa import DeepLSA
 from ..zoo.models.recurrent_lsa import RecurrentLSA
 from ..zoo.token_model import ConcatenatingModel, TokenModel
@@ -45,7 +45,7 @@ class ProductGradient(NamedTuple):
     W_PV: Float[np.ndarray, "num_heads embed_dim embed_dim"]
 
 
-@checked
+@gated
 def population_loss(model: Any, task: Task) -> float:
     """½·MSE of a model of one linear attention layer over all tasks of a distribution, exact, in float64.
 
@@ -73,7 +73,7 @@ def population_loss_by_length(model: Any, task: Task, num_examples: Sequence[int
         return np.asarray(_by_length(model, settings, lengths))
 
 
-@checked
+@gated
 def population_loss_gradient(model: Any, task: Task) -> ProductGradient:
     """The gradient of `population_loss` by W_KQ and W_PV, exact, in float64. **Raises** `ZooError` like `population_loss`."""
     check_one_layer(model, task)
@@ -81,7 +81,7 @@ def population_loss_gradient(model: Any, task: Task) -> ProductGradient:
         return ProductGradient(*map(np.asarray, _gradient(*in_float64((model, task)))))
 
 
-@checked
+@gated
 def one_layer(model: ConcatenatingModel) -> tuple[Product, Product, QueryStart]:
     """W_KQ, W_PV and W₀ of a model of one linear attention layer, so that JAX can differentiate by its parameters."""
     (layer,) = model.stack
@@ -196,7 +196,7 @@ def in_float64(settings: Any) -> Any:
     return jax.tree.map(lambda value: jnp.asarray(value, jnp.float64), settings)
 
 
-@checked
+@gated
 def check_one_layer(model: Any, task: Task) -> None:
     """`ZooError` where `population_loss` does not apply, saying why."""
     check_task(task)
@@ -204,7 +204,7 @@ def check_one_layer(model: Any, task: Task) -> None:
         raise ZooError(f"the exact loss is that of one linear attention layer over (x, y) tokens, but {reason}")
 
 
-@checked
+@gated
 def check_task(task: Task) -> None:
     """`ZooError` where the moments of a task do not decide the loss of a linear attention layer, saying why."""
     if not isinstance(task, LinearRegression):

@@ -15,7 +15,7 @@ from ..train.tasks import Task
 from ..zoo.algorithms.gradient_descent import GradientDescent
 from ..zoo.constructions.gd import gradient_descent_lsa
 from ..zoo.errors import ZooError
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.token_model import TokenModel
 from ..zoo.trace import trace
 from .alignment import Mean
@@ -64,7 +64,7 @@ class ReadOuts:
     num_tasks: int
 
 
-@checked
+@gated
 def rollouts(
     model: Any,
     task: Task,
@@ -106,7 +106,7 @@ def rollouts(
     )
 
 
-@checked
+@gated
 def read_outs(model: Any, task: Task, *, num_tasks: int = 10_000, key: PRNGKeyArray) -> ReadOuts:
     """The half-MSE of the prediction after every layer of a token model, as embedded first.
 
@@ -122,7 +122,7 @@ def read_outs(model: Any, task: Task, *, num_tasks: int = 10_000, key: PRNGKeyAr
     )
 
 
-@checked
+@gated
 def check_one_layer(model: Any) -> None:
     """**Raises** `ZooError` unless `model` is one layer over tokens, applied once or several times."""
     if not isinstance(model, TokenModel):

@@ -14,7 +14,7 @@ from jaxtyping import Array, PRNGKeyArray
 from ..train.losses import over_tasks, squared_error
 from ..train.tasks import Target, Task, TaskPool
 from ..zoo.errors import ZooError, unknown_name
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.prompt import Learner, Prompt
 from .alignment import Mean
 from .means import half_mse_of
@@ -37,7 +37,7 @@ class Shift:
     num_tasks: int
 
 
-@checked
+@gated
 def shift(
     kind: str,
     learners: Mapping[str, Learner],
@@ -79,7 +79,7 @@ def shift(
     )
 
 
-@checked
+@gated
 def shifts(
     learners: Mapping[str, Learner], task: Task, *, num_tasks: int = 10_000, key: PRNGKeyArray
 ) -> tuple[dict[str, Shift], dict[str, str]]:

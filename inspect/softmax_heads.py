@@ -15,7 +15,7 @@ from ..train.losses import over_tasks
 from ..train.tasks import Task
 from ..zoo.attention import Context, Queries, SoftmaxSelfAttention
 from ..zoo.errors import ZooError
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.token_model import TokenModel
 from ..zoo.trace import trace
 from .alignment import Mean
@@ -68,7 +68,7 @@ def softmax_parts(layer: SoftmaxSelfAttention, queries: Queries, context: Contex
     return Parts(*(jnp.einsum("hqn,hna->hqa", part, values) for part in parts))
 
 
-@checked
+@gated
 def softmax_heads(model: Any, task: Task, *, num_tasks: int = 10_000, key: PRNGKeyArray) -> tuple[SoftmaxHeads, ...]:
     """Every softmax layer of a token model, taken apart on the tokens that reach it.
 

@@ -6,12 +6,12 @@ from typing import Any
 
 from ..zoo.checkpoint import checkpoint_folder, load, read_card
 from ..zoo.errors import ZooError
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 
 Training = Mapping[int, Any] | str | Path
 
 
-@checked
+@gated
 def stored_models(training: Training) -> dict[int, Any]:
     """The model at each stored step, in order: of a checkpoint by name or path, or of a mapping from step to model.
 

@@ -19,7 +19,7 @@ from ..train.teachers import GaussianTeacher
 from ..zoo.arguments import NAME, several
 from ..zoo.checks import real_number, whole_number
 from ..zoo.errors import ZooError, unknown_name
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.prompt import Prompt
 
 Value = float | int | str
@@ -66,7 +66,7 @@ class DistractedTask(Task):
         return eqx.tree_at(lambda p: p.ys, prompt, ys), target
 
 
-@checked
+@gated
 def half_width(task: Task, values: Values) -> Sweep:
     """x ~ U(−h, h)."""
     task, scale = _regression(task, "half-width of inputs"), _input_scale(task)
@@ -77,7 +77,7 @@ def half_width(task: Task, values: Values) -> Sweep:
     return Sweep("input half-width h, x ~ U(−h, h)", chosen, training, tasks)
 
 
-@checked
+@gated
 def teacher_scale(task: Task, values: Values) -> Sweep:
     """W ~ N(μ, α²)."""
     task = _linear(task, "teacher scale")
@@ -89,7 +89,7 @@ def teacher_scale(task: Task, values: Values) -> Sweep:
     return Sweep("teacher scale α, W ~ N(μ, α²)", chosen, training, tasks)
 
 
-@checked
+@gated
 def distribution(task: Task, values: Values) -> Sweep:
     """Uniform, normal, exponential or Laplace inputs, with the E[x²] of the task."""
     task, scale = _regression(task, "distribution of inputs"), _input_scale(task)
@@ -108,7 +108,7 @@ def distribution(task: Task, values: Values) -> Sweep:
     return Sweep(f"inputs, E[x²] = {scale**2:.3g} for all", chosen, training, tasks)
 
 
-@checked
+@gated
 def distractors(task: Task, values: Values) -> Sweep:
     """Examples with labels from N(0, 1)."""
     task = _linear(task, "distractor examples")
@@ -119,7 +119,7 @@ def distractors(task: Task, values: Values) -> Sweep:
     return Sweep(f"distractors among N = {N} examples", chosen, task.num_distractors, tasks)
 
 
-@checked
+@gated
 def num_examples(task: Task, values: Values) -> Sweep:
     """N: a prompt of fewer examples is the beginning of one of more."""
     task = _regression(task, "number of examples")

@@ -14,7 +14,7 @@ from ..train.tasks import LinearRegression, Task
 from ..train.teachers import GaussianTeacher
 from ..zoo.arguments import TASK, several
 from ..zoo.errors import ZooError
-from ..zoo.gate import COUNT, checked, gate
+from ..zoo.gate import COUNT, gate, gated
 from .population_loss import check_task, in_float64, population_loss
 from .stored_steps import Training, stored_models
 
@@ -29,7 +29,7 @@ class LeastLosses:
     preconditioned_step: float  # one step preconditioned by the best matrix: for centred inputs, the best of one layer
 
 
-@checked
+@gated
 def least_losses(task: Task) -> LeastLosses:
     """½·MSE of predicting zero, of the best step of gradient descent, and of the best preconditioned step, in float64.
 
@@ -57,7 +57,7 @@ class LossPath:
     least: LeastLosses
 
 
-@checked
+@gated
 def loss_path(training: Training, task: Task) -> LossPath:
     """`population_loss` at each point of a training: of a checkpoint with stored steps, or of the model by step.
 

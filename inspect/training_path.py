@@ -11,7 +11,7 @@ from ..train.losses import over_tasks, squared_error
 from ..train.step_size import has_optimal_step_size, optimal_step_size
 from ..train.tasks import Task
 from ..zoo.errors import ZooError
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.prompt import Learner
 from .alignment import Alignment, Mean, alignment
 from .means import finite_mean
@@ -58,7 +58,7 @@ class BlockShares:
     W_PV: Float[np.ndarray, "2 2"] | None
 
 
-@checked
+@gated
 def weight_path(training: Training) -> WeightPath:
     """The products along a training: of a checkpoint by name or path, or of a mapping from step to model.
 
@@ -69,7 +69,7 @@ def weight_path(training: Training) -> WeightPath:
     return WeightPath(tuple(models), layers, tuple(_readings(model) for model in models.values()))
 
 
-@checked
+@gated
 def alignment_path(
     training: Training, name: str, baseline: Learner, task: Task, *, num_tasks: int = 2_000, key: PRNGKeyArray
 ) -> AlignmentPath:
@@ -90,7 +90,7 @@ def alignment_path(
     )
 
 
-@checked
+@gated
 def block_shares(model: Any) -> tuple[BlockShares, ...]:
     """How the weights of every head divide between the blocks of x and y entries.
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from ..zoo.arguments import PRODUCTS
 from ..zoo.attention import LinearSelfAttention, MergedLinearSelfAttention, SelfAttention
 from ..zoo.errors import ZooError
-from ..zoo.gate import checked, gate
+from ..zoo.gate import gate, gated
 
 PerHead = Float[np.ndarray, "num_heads embed_dim embed_dim"]
 
@@ -40,7 +40,7 @@ class Products:
         return len(self.W_KQ)
 
 
-@checked
+@gated
 def attention_layers(model: Any) -> dict[str, SelfAttention]:
     """Every attention layer of a model by its tree path, `layers.0`; a layer shared by several steps appears once.
 
@@ -57,7 +57,7 @@ def attention_layers(model: Any) -> dict[str, SelfAttention]:
     return layers
 
 
-@checked
+@gated
 def products(model: Any) -> tuple[Products, ...]:
     """W_KQ and W_PV of every attention layer of `model` (a model, or one layer), as they are, gauge and all.
 
@@ -84,7 +84,7 @@ def products(model: Any) -> tuple[Products, ...]:
     return tuple(result)
 
 
-@checked
+@gated
 def fix_gauge(layer: Products) -> Products:
     """The same layer with the scale c of each linear head removed, sign included: W_KQ ← W_KQ / c,  W_PV ← c W_PV.
 
@@ -114,7 +114,7 @@ def _gauge(W_KQ: np.ndarray, W_PV: np.ndarray, input_dim: int | None) -> float:
     return float(np.copysign((norm_KQ / norm_PV) ** 0.5, beta)) if norm_PV > 0 else 1.0
 
 
-@checked
+@gated
 def gauge_fixed(model: Any) -> tuple[Products, ...]:
     """`products` with the gauge removed."""
     return tuple(fix_gauge(layer) for layer in products(model))
@@ -154,7 +154,7 @@ class StepReading:
     largest_other_at: str  # where it is
 
 
-@checked
+@gated
 def read_step(layer: Products) -> tuple[StepReading, ...]:
     """η/N and γ of each head of a linear layer over (x, y) tokens, and the largest entry that they leave unexplained.
 
@@ -205,7 +205,7 @@ class Spectrum:
     effective_rank_PV: float | None
 
 
-@checked
+@gated
 def spectra(model: Any) -> tuple[Spectrum, ...]:
     """Singular values of the gauge-fixed products, and their effective rank exp(−Σ pᵢ log pᵢ), pᵢ = σᵢ/Σσ.
 

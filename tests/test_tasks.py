@@ -149,7 +149,7 @@ def test_an_impossible_number_of_distractors_is_refused(number):
 
 @pytest.mark.parametrize("build", [lambda n: PooledTeacher(num_tasks=n), lambda n: TaskPool(num_tasks=n)])
 def test_an_empty_pool_is_refused(build):
-    with pytest.raises(ConfigError, match="num_tasks must be a whole number of at least 1, got 0"):
+    with pytest.raises(ConfigError, match="num_tasks must be a whole number from 1 to 2147483647, got 0"):
         build(0)
 
 

@@ -29,7 +29,7 @@ from ..zoo.algorithms.smoothing import KNearestNeighbours, NadarayaWatson, Softm
 from ..zoo.config import to_config
 from ..zoo.determinism import fixed_settings, key_of
 from ..zoo.errors import unknown_name
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.prompt import Learner, Prompt
 from .fitting import fit_predictions
 from .regularisation import bayes_regularisation, fitted_regularisation
@@ -48,7 +48,7 @@ TUNING_TASKS = 50_000
 FITTING_TOLERANCE = 1e-6  # of the gradient, in parts of the targets' mean square
 
 
-@checked
+@gated
 def best_baseline(name: str, task: Task, *, seed: int = 0) -> Learner:
     """The algorithm called `name`, tuned in closed form for the distribution where there is one, else on `TUNING_TASKS` tasks
     drawn from `seed`; algorithms without parameters come as they are.
@@ -59,7 +59,7 @@ def best_baseline(name: str, task: Task, *, seed: int = 0) -> Learner:
         return _best(name, _Problem(task, checks.seed("seed", seed)))
 
 
-@checked
+@gated
 def fitted_baseline(
     name: str, prompts: Prompt, targets: Float[Array, "num_tasks output_dim"], *, seed: int = 0
 ) -> Learner:
@@ -79,11 +79,22 @@ def _best(name: str, problem: "_Problem") -> Learner:
     return _build(name, problem)
 
 
+def check_baseline(name: str) -> None:
+    """**Raises** `UnknownNameError` for a name that is not in this module's list."""
+    _found(name)
+
+
 def _build(name: str, problem: "_Problem") -> Learner:
+    build, number = _found(name)
+    return build(problem, number)
+
+
+def _found(name: str) -> tuple[Callable[["_Problem", int], Learner], int]:
+    """How the algorithm called `name` is built, and the number in its name."""
     for known, build in _ALGORITHMS.items():
         match = re.fullmatch(re.escape(known).replace("K", "([1-9][0-9]{0,2})"), name)
         if match:
-            return build(problem, int(match[1]) if match.groups() else 1)
+            return build, int(match[1]) if match.groups() else 1
     raise unknown_name("baseline", name, _ALGORITHMS)
 
 

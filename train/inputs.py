@@ -7,25 +7,66 @@ Widths, variances and scales may be arrays: a sweep over them then compiles once
 """
 
 from abc import abstractmethod
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..zoo.checked import Number
+from ..zoo.checks import PlainReals, Scalar, is_traced
 from ..zoo.config import setting
 from ..zoo.errors import ConfigError
 
-Number = float | Float[Array, ""]
 Matrix = Float[Array, "input_dim input_dim"]
+
+# Within these, moments up to the fourth are numbers of single precision.
+LEAST_SCALE, MOST_SCALE = 1e-9, 1e9
+LEAST_VARIANCE, MOST_VARIANCE = LEAST_SCALE**2, MOST_SCALE**2
+Scale = Annotated[Number, Scalar(least=LEAST_SCALE, most=MOST_SCALE)]
+ScaleOrZero = Annotated[Number, Scalar(least=0, most=MOST_SCALE)]
+OneVariance = Annotated[Number, Scalar(least=LEAST_VARIANCE, most=MOST_VARIANCE)]
+
+
+@dataclass(frozen=True)
+class Variance(PlainReals):
+    """One variance, one for each coordinate, or a covariance matrix; some of the coordinates, but not all, may be constant."""
+
+    @property
+    def expected(self) -> str:
+        return (
+            f"{self.what}; variances from {LEAST_VARIANCE:g} to {MOST_VARIANCE:g}, where there are several some may be 0, "
+            "and a matrix symmetric and positive semi-definite"
+        )
+
+    def fitting(self, value: Any) -> np.ndarray | jax.Array:
+        given = super().fitting(value)
+        if is_traced(given):
+            return given
+        array = np.asarray(given, np.float64)
+        largest = np.abs(array).max()
+        if array.ndim == 2 and (array.shape[0] != array.shape[1] or np.abs(array - array.T).max() > ROUNDING * largest):
+            raise ValueError
+        least = np.linalg.eigvalsh(array)[0] if array.ndim == 2 else array.min()
+        if not LEAST_VARIANCE <= largest <= MOST_VARIANCE or least < (-ROUNDING * largest if array.ndim == 2 else 0):
+            raise ValueError
+        return given
+
+
+ROUNDING = 1e-6  # of a matrix in single precision
 
 
 class Inputs(eqx.Module):
     """Interface: a distribution of the input vectors of a prompt, all alike."""
 
     independent: ClassVar[bool] = True  # of each other, within a prompt
+
+    def check_sizes(self, input_dim: int) -> None:
+        """**Raises** `ConfigError` where there are no inputs of as many coordinates."""
 
     @abstractmethod
     def sample(self, key: PRNGKeyArray, num: int, input_dim: int) -> Float[Array, "{num} {input_dim}"]:
@@ -47,7 +88,7 @@ class Uniform(Inputs):
     The papers write U(−1, 1); their published losses come from half_width = ½.
     """
 
-    half_width: Number = 0.5
+    half_width: Scale = 0.5
 
     def sample(self, key: PRNGKeyArray, num: int, input_dim: int) -> Float[Array, "{num} {input_dim}"]:
         return self.half_width * jr.uniform(key, (num, input_dim), minval=-1.0)
@@ -63,21 +104,24 @@ class Uniform(Inputs):
 class Gaussian(Inputs):
     """x ~ N(0, Λ): `variance` is one variance for every coordinate, one for each, or the whole matrix Λ."""
 
-    variance: Number | Float[Array, " input_dim"] | Matrix | tuple = 1.0
+    variance: Annotated[
+        Number | Float[Array, " input_dim"] | Matrix | tuple,
+        Variance("a number, a vector or a square matrix", axes=(0, 1, 2)),
+    ] = 1.0
 
-    def __check_init__(self):
-        shape = np.shape(self.variance)  # pyright: ignore[reportArgumentType]
-        if len(shape) > 2 or (len(shape) == 2 and shape[0] != shape[1]):
-            raise ConfigError(f"variance must be a number, a vector or a square matrix, got shape {shape}")
+    def check_sizes(self, input_dim: int) -> None:
+        check_variance_size(self.variance, input_dim)
 
     def sample(self, key: PRNGKeyArray, num: int, input_dim: int) -> Float[Array, "{num} {input_dim}"]:
+        self.check_sizes(input_dim)
         white = jr.normal(key, (num, input_dim))
         variance = jnp.asarray(self.variance, white.dtype)
         if variance.ndim < 2:
             return white * jnp.broadcast_to(jnp.sqrt(variance), white.shape)
-        return white @ jnp.linalg.cholesky(variance).T
+        return white @ root(variance).T
 
     def covariance(self, input_dim: int) -> Matrix:
+        self.check_sizes(input_dim)
         variance = jnp.asarray(self.variance, jnp.result_type(float))
         if variance.ndim == 2:
             return variance
@@ -97,7 +141,7 @@ class Exponential(Inputs):
     their size is `scale` alone.
     """
 
-    scale: Number = 1.0
+    scale: Scale = 1.0
 
     def sample(self, key: PRNGKeyArray, num: int, input_dim: int) -> Float[Array, "{num} {input_dim}"]:
         return self.scale * jr.exponential(key, (num, input_dim))
@@ -115,7 +159,7 @@ class Exponential(Inputs):
 class Laplace(Inputs):
     """x ~ Laplace(0, scale), coordinates independent, of variance 2·scale². von Oswald et al. 2023, appendix A.2."""
 
-    scale: Number = 1.0
+    scale: Scale = 1.0
 
     def sample(self, key: PRNGKeyArray, num: int, input_dim: int) -> Float[Array, "{num} {input_dim}"]:
         return self.scale * jr.laplace(key, (num, input_dim))
@@ -137,7 +181,7 @@ class RandomCovariance(Inputs):
 
     independent: ClassVar[bool] = False
 
-    variance: Number = 1.0
+    variance: OneVariance = 1.0
 
     def sample(self, key: PRNGKeyArray, num: int, input_dim: int) -> Float[Array, "{num} {input_dim}"]:
         key_variances, key_x = jr.split(key)
@@ -149,6 +193,24 @@ class RandomCovariance(Inputs):
 
     def fourth_moment(self, A: Matrix) -> Matrix:
         return independent_fourth_moment(A, c2=self.variance, c4=6 * self.variance**2)
+
+
+def check_variance_size(variance: Any, size: int) -> None:
+    """`ConfigError` unless a variance is one number, or has `size` rows."""
+    shape = np.shape(variance)
+    if shape and shape[0] != size:
+        raise ConfigError(
+            f"variance must be one number, or have an entry for each of the {size} coordinates, got one for {shape[0]}"
+        )
+
+
+def root(covariance: Matrix) -> Matrix:
+    """L with L Lᵀ = Λ: Cholesky's factor, and where Λ is singular its symmetric root."""
+    variances, axes = jnp.linalg.eigh(covariance)
+    identity = jnp.eye(len(covariance), dtype=covariance.dtype)
+    singular = variances[0] <= len(covariance) * jnp.finfo(covariance.dtype).eps * variances[-1]
+    symmetric = axes * jnp.sqrt(jnp.maximum(variances, 0))[None] @ axes.T
+    return jnp.where(singular, symmetric, jnp.linalg.cholesky(jnp.where(singular, identity, covariance)))
 
 
 def independent_fourth_moment(A: Matrix, *, c2: Number, c4: Number, mean: Number = 0.0, c3: Number = 0.0) -> Matrix:

@@ -11,20 +11,20 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ..zoo.determinism import fixed_settings, typed
-from ..zoo.gate import checked, gate, predict
+from ..zoo.gate import gate, gated, predict
 from ..zoo.prompt import Learner, Prompt
 from .tasks import Target, Task
 
 CHUNK = 4096
 
 
-@checked
+@gated
 def half_mse(learner: Learner, prompts: Prompt, targets: Float[Array, "num_tasks output_dim"]) -> Float[Array, ""]:
     """½ · mean over tasks of ‖ŷ − y‖², the loss of the papers, for a batch of prompts and targets."""
     return jax.vmap(squared_error, in_axes=(None, 0, 0))(learner, prompts, targets).mean() / 2
 
 
-@checked
+@gated
 def squared_error(learner: Learner, prompt: Prompt, target: Target) -> Float[Array, ""]:
     """‖ŷ − y‖² for one prompt."""
     return ((predict(learner, prompt) - target) ** 2).sum()

@@ -1,12 +1,15 @@
 """The optimiser of a recipe, with every setting written down."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import optax
 
+from ..zoo.checked import Clip, Positive
+from ..zoo.checks import MAX_SIZE, Real, Whole, whole_number
 from ..zoo.config import setting
-from ..zoo.errors import ConfigError
+
+Decay = Annotated[float, Real(least=0, below=1)]
 
 
 @setting("adam")
@@ -18,22 +21,17 @@ class Adam:
     `clip_norm=None` does not clip. Kingma and Ba 2015.
     """
 
-    learning_rate: float = 0.001
+    learning_rate: Positive = 0.001
     schedule: Literal["constant", "cosine"] = "constant"
-    warmup_steps: int = 0
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
-    clip_norm: float | None = None
-
-    def __post_init__(self):
-        if self.schedule not in ("constant", "cosine"):
-            raise ConfigError(f'schedule must be "constant" or "cosine", got {self.schedule!r}')
-        if not self.learning_rate > 0:
-            raise ConfigError(f"learning_rate must be positive, got {self.learning_rate}")
+    warmup_steps: Annotated[int, Whole(0, MAX_SIZE)] = 0
+    b1: Decay = 0.9
+    b2: Decay = 0.999
+    eps: Annotated[float, Real(above=0, most=1)] = 1e-8  # at 0, a gradient of 0 would be divided by 0
+    clip_norm: Clip = None
 
     def build(self, num_steps: int) -> optax.GradientTransformation:
         """The optax transformation for a training of `num_steps` steps."""
+        whole_number("num_steps", num_steps, self.warmup_steps + 1, MAX_SIZE)
         first = self.learning_rate / (self.warmup_steps + 1)  # the first step already moves
         if self.schedule == "cosine":
             rate = optax.warmup_cosine_decay_schedule(first, self.learning_rate, self.warmup_steps, num_steps)

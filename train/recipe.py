@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
+from ..zoo.checked import Size
+from ..zoo.checks import MAX_SEED, FileName, Whole
 from ..zoo.config import setting
 from ..zoo.errors import ConfigError
+from .baselines import check_baseline
 from .optimiser import Adam
 from .schedule import Ends, Every, Schedule
 from .tasks import LinearRegression, Task
@@ -21,15 +24,15 @@ class Recipe:
     model to a number, by their names on a card, as in a known W₀ ("W_0.value").
     """
 
-    name: str
+    name: Annotated[str, FileName()]
     model: str
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     initial_values: Mapping[str, float] = field(default_factory=dict)
     task: Task = LinearRegression()
     optimiser: Adam = Adam()
-    batch_size: int = 2048
-    num_steps: int = 5000
-    seed: int = 0
+    batch_size: Size = 2048
+    num_steps: Size = 5000
+    seed: Annotated[int, Whole(0, MAX_SEED)] = 0
     log: Schedule = Every(250)
     keep: Schedule = Ends()
     baselines: tuple[str, ...] = ("gd-1",)
@@ -37,10 +40,11 @@ class Recipe:
     reference: str = ""
 
     def __post_init__(self):
-        for name in ("batch_size", "num_steps"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for baseline in self.baselines:
+            check_baseline(baseline)
         if self.optimiser.warmup_steps >= self.num_steps:
             raise ConfigError(
                 f"warmup_steps ({self.optimiser.warmup_steps}) must be fewer than num_steps ({self.num_steps})"
             )
+        for schedule in (self.log, self.keep):
+            schedule.steps(self.num_steps)

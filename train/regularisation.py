@@ -5,14 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.prompt import Prompt
 from .tasks import LinearRegression, Task
 from .teachers import GaussianTeacher
 from .tuning import GRADIENT_TOLERANCE, minimise
 
 
-@checked
+@gated
 def bayes_regularisation(task: Task) -> float | None:
     """ρ = σ²/α², with which ridge regression is Bayes-optimal; `None` where the task is not W ~ N(0, α²) with Gaussian noise.
 
@@ -20,12 +20,12 @@ def bayes_regularisation(task: Task) -> float | None:
     """
     if not isinstance(task, LinearRegression) or not isinstance(task.teacher, GaussianTeacher):
         return None
-    if task.num_distractors or np.any(np.asarray(task.teacher.mean)):
+    if task.num_distractors or np.any(np.asarray(task.teacher.mean)) or not task.teacher.scale:
         return None
     return float(task.noise_std**2 / task.teacher.scale**2)
 
 
-@checked
+@gated
 @jax.jit
 def fitted_regularisation(
     prompts: Prompt,

@@ -19,7 +19,7 @@ from ..zoo.config import to_config
 from ..zoo.determinism import fixed_settings, key_of
 from ..zoo.errors import ConfigError, RunError, said_by
 from ..zoo.frozen import trainable
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.prompt import Learner
 from .devices import Device, Team, first_devices
 from .loop import MAX_STEPS, State, compile_advance, member, members_of, start
@@ -38,7 +38,7 @@ TICK_SECONDS = 1e-3  # of a coarse clock
 MAX_MEMBERS = 1024
 
 
-@checked
+@gated
 def fit(
     recipe: Recipe,
     folder: str | Path | None = None,
@@ -62,7 +62,7 @@ def fit(
     return only
 
 
-@checked
+@gated
 def fit_ensemble(
     recipe: Recipe,
     seeds: Sequence[int],
@@ -87,7 +87,7 @@ def fit_ensemble(
     return _train(recipe, members, folder, probe, devices, resume, progress)
 
 
-@checked
+@gated
 def evaluate(learner: Learner, recipe: Recipe) -> float:
     """½·MSE on the recipe's `EVALUATION_TASKS` fixed tasks, which no training step draws."""
     with fixed_settings():

@@ -1,12 +1,16 @@
 """At which steps of a training something happens. Step 0 and the last step always belong."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import numpy as np
 
+from ..zoo.checked import Size
+from ..zoo.checks import MAX_SIZE, Whole
 from ..zoo.config import setting
 from ..zoo.errors import ConfigError
+
+MAX_STOPS = 1_000_000  # of a training, each of which costs a measurement or a file
 
 
 @setting("every")
@@ -14,20 +18,24 @@ from ..zoo.errors import ConfigError
 class Every:
     """Every `interval` steps, from `since` on and up to `until` where that is given: 0, 300, 600, 900, 1000 for 1000 steps of 300."""
 
-    interval: int
-    until: int | None = None
-    since: int = 0
+    interval: Size
+    until: Size | None = None
+    since: Annotated[int, Whole(0, MAX_SIZE)] = 0
 
     def __post_init__(self):
-        for name, value, least in (("interval", self.interval, 1), ("until", self.until, 1), ("since", self.since, 0)):
-            if value is not None and value < least:
-                raise ConfigError(f"{name} must be at least {least}, got {value}")
         if self.until is not None and self.until < self.since:
             raise ConfigError(f"until must not lie before since, got {self.until} and {self.since}")
 
     def steps(self, num_steps: int) -> tuple[int, ...]:
+        """**Raises** `ConfigError` for more than `MAX_STOPS` steps."""
         end = num_steps if self.until is None else min(num_steps, self.until + 1)
-        return tuple(sorted({0, *(step for step in range(0, end, self.interval) if step >= self.since), num_steps}))
+        first = -(-self.since // self.interval) * self.interval
+        steps = range(first, end, self.interval)
+        if len(steps) > MAX_STOPS:
+            raise ConfigError(
+                f"interval must be larger: every {self.interval} of {num_steps} steps are {len(steps)}, at most {MAX_STOPS} are allowed"
+            )
+        return tuple(sorted({0, *steps, num_steps}))
 
 
 @setting("logarithmic")
@@ -35,11 +43,7 @@ class Every:
 class Logarithmic:
     """`per_decade` steps in every factor of ten: 0, 1, 2, 5, 10, 20, 50, 100 for 100 steps and 3 per decade."""
 
-    per_decade: int = 5
-
-    def __post_init__(self):
-        if self.per_decade < 1:
-            raise ConfigError(f"per_decade must be at least 1, got {self.per_decade}")
+    per_decade: Annotated[int, Whole(1, 10_000)] = 5
 
     def steps(self, num_steps: int) -> tuple[int, ...]:
         decades = np.log10(max(num_steps, 1))

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from ..zoo.algorithms.gradient_descent import GradientDescent
 from ..zoo.errors import ConfigError
-from ..zoo.gate import checked
+from ..zoo.gate import gated
 from ..zoo.prompt import Prompt
 from .inputs import Matrix, Number
 from .tasks import LinearRegression, Task
@@ -37,7 +37,7 @@ class OnePreconditionedStep(NamedTuple):
     half_mse: float  # ½·MSE at P*
 
 
-@checked
+@gated
 @jax.jit
 def fitted_step_size(prompts: Prompt, targets: Float[Array, "num_tasks output_dim"]) -> Float[Array, ""]:
     """The η that minimises the loss of one step from zero on labelled tasks.
@@ -50,7 +50,7 @@ def fitted_step_size(prompts: Prompt, targets: Float[Array, "num_tasks output_di
     return prompts.num_examples * (targets * s).sum() / (s**2).sum()
 
 
-@checked
+@gated
 @jax.jit
 def fitted_preconditioner(prompts: Prompt, targets: Float[Array, "num_tasks output_dim"]) -> Matrix:
     """The P that minimises the loss of one preconditioned step from zero on labelled tasks: least squares in its entries.
@@ -65,7 +65,7 @@ def fitted_preconditioner(prompts: Prompt, targets: Float[Array, "num_tasks outp
     return entries.reshape(prompts.input_dim, prompts.input_dim)
 
 
-@checked
+@gated
 def has_optimal_step_size(task: Task) -> TypeGuard[LinearRegression]:
     """Whether the closed forms of this module hold: linear regression, a Gaussian teacher of mean zero, independent inputs."""
     return (
@@ -76,7 +76,7 @@ def has_optimal_step_size(task: Task) -> TypeGuard[LinearRegression]:
     )
 
 
-@checked
+@gated
 def optimal_step_size(task: Task) -> OneStep:
     """The η that minimises the expected loss of one step from zero, and that loss, from the moments of the inputs.
 
@@ -94,7 +94,7 @@ def optimal_step_size(task: Task) -> OneStep:
     return OneStep(step_size=float(a * task.num_examples), half_mse=float(mse / 2))
 
 
-@checked
+@gated
 def optimal_preconditioner(task: Task) -> OnePreconditionedStep:
     """The P that minimises the expected loss of one preconditioned step from zero, and that loss.
 

@@ -5,6 +5,7 @@ y is made are separate settings, so that a shift in one is a shift in one.
 """
 
 from abc import abstractmethod
+from typing import Annotated
 
 import equinox as eqx
 import jax
@@ -12,12 +13,15 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..zoo.checked import Number, Size
+from ..zoo.checks import MAX_SIZE, Whole, is_traced
 from ..zoo.config import setting
 from ..zoo.errors import ConfigError
-from ..zoo.gate import checked
+from ..zoo.gate import gated
+from ..zoo.memory import check_memory
 from ..zoo.prompt import Prompt
-from .inputs import Inputs, Number, Uniform
-from .teachers import GaussianTeacher, Teacher, check_sizes, pool_key
+from .inputs import Inputs, Scale, ScaleOrZero, Uniform
+from .teachers import GaussianTeacher, PoolSeed, Teacher, pool_key
 
 Target = Float[Array, " output_dim"]
 Labels = Float[Array, "num_examples output_dim"]
@@ -35,11 +39,17 @@ class Task(eqx.Module):
         """The task without end that learners are measured on: itself, unless it is a finite set of prompts."""
         return self
 
+    def check_memory(self) -> None:
+        """`ConfigError` unless one prompt of the task, and a linear teacher of it, fit into this machine."""
+        d, n_y, N = self.input_dim, self.output_dim, self.num_examples
+        prompt = f"a prompt of input_dim {d}, output_dim {n_y} and num_examples {N}"
+        check_memory(prompt, (N + 1) * (d + n_y) + d * n_y)
+
     @abstractmethod
     def draw(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
         """What `sample` gives, by whichever generator JAX is set to: for classes to define, not to call."""
 
-    @checked
+    @gated
     def sample(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
         """One prompt and the label of its query.
 
@@ -50,7 +60,7 @@ class Task(eqx.Module):
         with jax.threefry_partitionable(False):
             return self.draw(key)
 
-    @checked
+    @gated
     def sample_batch(self, key: PRNGKeyArray, num_tasks: int) -> tuple[Prompt, Float[Array, "{num_tasks} output_dim"]]:
         """`num_tasks` independent prompts and targets, with a leading axis on every array."""
         with jax.threefry_partitionable(True):
@@ -68,20 +78,22 @@ class LinearRegression(Task):
     von Oswald et al. 2023, appendix A.12, with half_width = ½ as in its code.
     """
 
-    input_dim: int = eqx.field(default=10, static=True)
-    output_dim: int = eqx.field(default=1, static=True)
-    num_examples: int = eqx.field(default=10, static=True)
+    input_dim: Size = eqx.field(default=10, static=True)
+    output_dim: Size = eqx.field(default=1, static=True)
+    num_examples: Size = eqx.field(default=10, static=True)
     inputs: Inputs = Uniform()
     teacher: Teacher = GaussianTeacher()
-    noise_std: Number = 0.0
-    num_distractors: int = eqx.field(default=0, static=True)
+    noise_std: ScaleOrZero = 0.0
+    num_distractors: Annotated[int, Whole(0, MAX_SIZE)] = eqx.field(default=0, static=True)
 
     def __check_init__(self):
-        check_sizes(self, "input_dim", "output_dim", "num_examples")
-        if not isinstance(self.num_distractors, int) or not 0 <= self.num_distractors <= self.num_examples:
+        if self.num_distractors > self.num_examples:
             raise ConfigError(
-                f"num_distractors must be a whole number from 0 to num_examples = {self.num_examples}, got {self.num_distractors!r}"
+                f"num_distractors must be a whole number from 0 to num_examples = {self.num_examples}, got {self.num_distractors}"
             )
+        self.check_memory()
+        self.inputs.check_sizes(self.input_dim)
+        self.teacher.check_sizes(self.output_dim, self.input_dim)
 
     def draw(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
         key_x, key_teacher, key_noise = jr.split(key, 3)
@@ -105,13 +117,17 @@ class SineRegression(Task):
     von Oswald et al. 2023, appendix A.7, with the amplitudes of its code; there, one key draws both a and ρ, which ties them.
     """
 
-    num_examples: int = eqx.field(default=10, static=True)
+    num_examples: Size = eqx.field(default=10, static=True)
     inputs: Inputs = Uniform(5.0)
-    amplitude_min: Number = 0.1
-    amplitude_max: Number = 0.5
+    amplitude_min: ScaleOrZero = 0.1
+    amplitude_max: Scale = 0.5
 
     def __check_init__(self):
-        check_sizes(self, "num_examples")
+        self.check_memory()
+        self.inputs.check_sizes(1)
+        low, high = self.amplitude_min, self.amplitude_max
+        if not is_traced(low) and not is_traced(high) and low > high:
+            raise ConfigError(f"amplitude_min must be at most amplitude_max, got {low} and {high}")
 
     @property
     def input_dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -139,11 +155,8 @@ class TaskPool(Task):
     """
 
     task: Task = LinearRegression()
-    num_tasks: int = eqx.field(default=2048, static=True)
-    pool_seed: int = eqx.field(default=0, static=True)
-
-    def __check_init__(self):
-        check_sizes(self, "num_tasks")
+    num_tasks: Size = eqx.field(default=2048, static=True)
+    pool_seed: PoolSeed = eqx.field(default=0, static=True)
 
     @property
     def input_dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -1,21 +1,29 @@
 """How the teacher of a linear regression task is drawn."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Annotated
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..zoo.checked import Number, Size
+from ..zoo.checks import MAX_SEED, PlainReals, Whole
 from ..zoo.config import setting
 from ..zoo.determinism import key_of
 from ..zoo.errors import ConfigError
-from .inputs import Gaussian, Number
+from .inputs import Gaussian, ScaleOrZero, Variance, check_variance_size
+
+PoolSeed = Annotated[int, Whole(0, MAX_SEED)]
 
 
 class Teacher(eqx.Module):
     """Interface: a distribution of teacher weights."""
+
+    def check_sizes(self, output_dim: int, input_dim: int) -> None:
+        """**Raises** `ConfigError` where there is no teacher of this size."""
 
     @abstractmethod
     def sample(self, key: PRNGKeyArray, output_dim: int, input_dim: int) -> Float[Array, "{output_dim} {input_dim}"]:
@@ -26,10 +34,21 @@ class Teacher(eqx.Module):
 class GaussianTeacher(Teacher):
     """Teacher weights W ~ N(μ, α²), entries independent: `scale` is α and `mean` is μ, for each entry or for all."""
 
-    scale: Number = 1.0
-    mean: Number | Float[Array, "output_dim input_dim"] | tuple = 0.0
+    scale: ScaleOrZero = 1.0
+    mean: Annotated[
+        Number | Float[Array, "output_dim input_dim"] | tuple,
+        PlainReals("a number, or a matrix of output_dim rows of input_dim entries", axes=(0, 2)),
+    ] = 0.0
+
+    def check_sizes(self, output_dim: int, input_dim: int) -> None:
+        shape = np.shape(self.mean)  # pyright: ignore[reportArgumentType]
+        if shape not in ((), (output_dim, input_dim)):
+            raise ConfigError(
+                f"mean must be one number, or have output_dim {output_dim} rows of input_dim {input_dim} entries, got shape {shape}"
+            )
 
     def sample(self, key: PRNGKeyArray, output_dim: int, input_dim: int) -> Float[Array, "{output_dim} {input_dim}"]:
+        self.check_sizes(output_dim, input_dim)
         noise = jr.normal(key, (output_dim, input_dim))
         return jnp.asarray(self.mean, noise.dtype) + self.scale * noise
 
@@ -41,7 +60,13 @@ class AnisotropicTeacher(Teacher):
     Ahn et al. 2023 take Σ = Λ⁻¹ for inputs from N(0, Λ).
     """
 
-    variance: Float[Array, " input_dim"] | Float[Array, "input_dim input_dim"] | tuple
+    variance: Annotated[
+        Float[Array, " input_dim"] | Float[Array, "input_dim input_dim"] | tuple,
+        Variance("a vector or a square matrix", axes=(1, 2)),
+    ]
+
+    def check_sizes(self, output_dim: int, input_dim: int) -> None:
+        check_variance_size(self.variance, input_dim)
 
     def sample(self, key: PRNGKeyArray, output_dim: int, input_dim: int) -> Float[Array, "{output_dim} {input_dim}"]:
         return Gaussian(self.variance).sample(key, output_dim, input_dim)
@@ -56,11 +81,11 @@ class PooledTeacher(Teacher):
     """
 
     teacher: Teacher = GaussianTeacher()
-    num_tasks: int = eqx.field(default=2048, static=True)
-    pool_seed: int = eqx.field(default=0, static=True)
+    num_tasks: Size = eqx.field(default=2048, static=True)
+    pool_seed: PoolSeed = eqx.field(default=0, static=True)
 
-    def __check_init__(self):
-        check_sizes(self, "num_tasks")
+    def check_sizes(self, output_dim: int, input_dim: int) -> None:
+        self.teacher.check_sizes(output_dim, input_dim)
 
     def sample(self, key: PRNGKeyArray, output_dim: int, input_dim: int) -> Float[Array, "{output_dim} {input_dim}"]:
         return self.teacher.sample(pool_key(key, self.num_tasks, self.pool_seed), output_dim, input_dim)
@@ -69,11 +94,3 @@ class PooledTeacher(Teacher):
 def pool_key(key: PRNGKeyArray, num_tasks: int, pool_seed: int) -> PRNGKeyArray:
     """The key of a random member of a pool: each member is made anew from its own key whenever it is drawn, always the same."""
     return jr.fold_in(key_of(pool_seed), jr.randint(key, (), 0, num_tasks, jnp.int32))
-
-
-def check_sizes(settings: Any, *names: str) -> None:
-    """`ConfigError` unless the settings of these names are whole numbers of at least 1."""
-    for name in names:
-        size = getattr(settings, name)
-        if not isinstance(size, int) or size < 1:
-            raise ConfigError(f"{name} must be a whole number of at least 1, got {size!r}")

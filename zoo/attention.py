@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .errors import ConfigError
+from .checked import InitScale, InverseTemperature, Size, checked
 
 Weights = Float[Array, "num_heads head_dim embed_dim"]
 Projection = Float[Array, "num_heads embed_dim head_dim"]
@@ -99,9 +99,6 @@ def draw_factors(
     `head_dim` is `embed_dim` unless given.
     """
     head_dim = embed_dim if head_dim is None else head_dim
-    for name, size in (("embed_dim", embed_dim), ("num_heads", num_heads), ("head_dim", head_dim)):
-        if size < 1:
-            raise ConfigError(f"{name} must be at least 1, got {size}")
     draw = jax.nn.initializers.variance_scaling
     project = draw(init_scale, "fan_in", "truncated_normal", in_axis=2, out_axis=1, batch_axis=0)
     gather = draw(init_scale, "fan_in", "truncated_normal", in_axis=(0, 2), out_axis=1)
@@ -133,8 +130,15 @@ class LinearSelfAttention(FactoredSelfAttention):
     W_V: Weights
     W_P: Projection
 
+    @checked
     def __init__(
-        self, *, embed_dim: int, num_heads: int = 1, head_dim: int | None = None, init_scale: float, key: PRNGKeyArray
+        self,
+        *,
+        embed_dim: Size,
+        num_heads: Size = 1,
+        head_dim: Size | None = None,
+        init_scale: InitScale,
+        key: PRNGKeyArray,
     ):
         self.W_K, self.W_Q, self.W_V, self.W_P = draw_factors(
             embed_dim=embed_dim, num_heads=num_heads, head_dim=head_dim, init_scale=init_scale, key=key
@@ -162,14 +166,15 @@ class SoftmaxSelfAttention(FactoredSelfAttention):
     W_P: Projection
     inverse_temperature: float = eqx.field(static=True)
 
+    @checked
     def __init__(
         self,
         *,
-        embed_dim: int,
-        num_heads: int = 1,
-        head_dim: int | None = None,
-        inverse_temperature: float | None = None,
-        init_scale: float,
+        embed_dim: Size,
+        num_heads: Size = 1,
+        head_dim: Size | None = None,
+        inverse_temperature: InverseTemperature | None = None,
+        init_scale: InitScale,
         key: PRNGKeyArray,
     ):
         self.W_K, self.W_Q, self.W_V, self.W_P = draw_factors(
@@ -197,14 +202,15 @@ class ReLUSelfAttention(FactoredSelfAttention):
     W_P: Projection
     mean_over_context: bool = eqx.field(static=True)
 
+    @checked
     def __init__(
         self,
         *,
-        embed_dim: int,
-        num_heads: int = 1,
-        head_dim: int | None = None,
+        embed_dim: Size,
+        num_heads: Size = 1,
+        head_dim: Size | None = None,
         mean_over_context: bool = False,
-        init_scale: float,
+        init_scale: InitScale,
         key: PRNGKeyArray,
     ):
         self.W_K, self.W_Q, self.W_V, self.W_P = draw_factors(
@@ -226,7 +232,8 @@ class MergedLinearSelfAttention(SelfAttention):
     W_KQ: Product
     W_PV: Product
 
-    def __init__(self, *, embed_dim: int, num_heads: int = 1, init_scale: float, key: PRNGKeyArray):
+    @checked
+    def __init__(self, *, embed_dim: Size, num_heads: Size = 1, init_scale: InitScale, key: PRNGKeyArray):
         """Draw both products from a truncated normal of variance `init_scale` / `embed_dim`."""
         draw = jax.nn.initializers.variance_scaling(
             init_scale, "fan_in", "truncated_normal", in_axis=2, out_axis=1, batch_axis=0

@@ -1,7 +1,7 @@
 """Settings as plain data: how a task or a recipe is written on a card and read back.
 
 Every class of settings is a dataclass with a `kind`; nested settings are nested objects. A misspelt or missing entry is an
-error that names the closest right one.
+error that names the closest right one, and each value is checked by the annotation of its field (see `zoo/checked.py`).
 """
 
 from collections.abc import Callable
@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from .errors import ConfigError, closest, unknown_name
+from .checked import checked
+from .errors import ConfigError, ZooError, closest, said_by, unknown_name
+from .origin import check_free, name_of
 
 Settings = TypeVar("Settings")
 
@@ -18,11 +20,16 @@ _kinds: dict[str, type] = {}
 
 
 def setting(kind: str) -> Callable[[type[Settings]], type[Settings]]:
-    """Class decorator: let a dataclass be written on cards as `kind`."""
+    """Class decorator: let a dataclass be written on cards as `kind`, and check its settings wherever it is made.
+
+    **Raises** `ConfigError` if the class is no dataclass, `ContractError` if the kind is taken.
+    """
 
     def add(cls: type[Settings]) -> type[Settings]:
         if not is_dataclass(cls):
             raise ConfigError(f"the setting {kind!r} must be a dataclass, got {cls.__qualname__}")
+        check_free("kind", kind, cls, _kinds)
+        cls.__init__ = checked(cls.__init__)
         _kinds[kind] = cls
         return cls
 
@@ -37,7 +44,7 @@ def kinds() -> dict[str, type]:
 def to_config(value: Any) -> Any:
     """`value` as JSON holds it: numbers, strings, lists, and an object for each setting."""
     if is_dataclass(value) and not isinstance(value, type):
-        kind = next((kind for kind, cls in _kinds.items() if cls is type(value)), None)
+        kind = name_of(type(value), _kinds)
         if kind is None:
             raise ConfigError(f"{type(value).__qualname__} is no setting; decorate it with @setting(kind)")
         return {"kind": kind} | {entry.name: to_config(getattr(value, entry.name)) for entry in fields(value)}
@@ -60,7 +67,7 @@ def from_config(config: Any) -> Any:
         return {name: from_config(entry) for name, entry in config.items()}
     kind = config["kind"]
     if not isinstance(kind, str) or kind not in _kinds:
-        raise unknown_name("kind of setting", str(kind), _kinds)
+        raise unknown_name("kind of setting", kind, _kinds)
     known = {entry.name: entry for entry in fields(_kinds[kind])}
     given = {name: from_config(entry) for name, entry in config.items() if name != "kind"}
     for name in given:
@@ -71,5 +78,7 @@ def from_config(config: Any) -> Any:
             raise ConfigError(f"a {kind} needs the setting {name!r}")
     try:
         return _kinds[kind](**given)
-    except (TypeError, ArithmeticError) as error:
-        raise ConfigError(f"these settings make no {kind}: {error}") from None
+    except ZooError:
+        raise
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise ConfigError(f"these settings make no {kind}: {said_by(error)}") from None

@@ -8,6 +8,7 @@ if not (__package__ or "").startswith("iclzoo."):
 
 
 LONGEST_QUOTE = 300
+MOST_NAMES = 20
 
 
 class ZooError(Exception):
@@ -105,19 +106,23 @@ class RunError(ZooError):
     """A training run that cannot start, go on, or finish."""
 
 
-def said_by(error: Exception) -> str:
+def said_by(error: BaseException) -> str:
     """What another library's error says, as one short line of printable text: it may quote whatever a file holds."""
     text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in str(error))
     return text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…"
 
 
-def closest(name: str, known: Iterable[str]) -> str:
-    """The part of a message that helps with a misspelt name."""
+def closest(name: object, known: Iterable[str]) -> str:
+    """The part of a message that helps with a misspelt name, whatever the case of its letters."""
     known = sorted(known)
-    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    by_letters: dict[str, list[str]] = {}
+    for right in known:
+        by_letters.setdefault(right.casefold(), []).append(right)
+    near = get_close_matches(str(name).casefold(), by_letters, n=3, cutoff=0.5)
     if near:
-        return f"did you mean {' or '.join(repr(n) for n in near)}?"
-    return f"known: {', '.join(known) or 'none'}"
+        return f"did you mean {' or '.join(repr(right) for letters in near for right in by_letters[letters])}?"
+    more = [f"and {len(known) - MOST_NAMES} more"] if len(known) > MOST_NAMES else []
+    return f"known: {', '.join(known[:MOST_NAMES] + more) or 'none'}"
 
 
 def enumerated(problems: Iterable[str], limit: int = 8) -> str:
@@ -127,6 +132,6 @@ def enumerated(problems: Iterable[str], limit: int = 8) -> str:
     return "; ".join([repr(problem[:200])[1:-1] for problem in problems[:limit]] + more)
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
+def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownNameError:
     """`UnknownNameError` for `name` among `known`, with the closest matches."""
     return UnknownNameError(f"unknown {kind} {name!r:.200}; {closest(name, known)}")

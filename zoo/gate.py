@@ -101,10 +101,10 @@ def gate(**checks: Check | None) -> Callable[[Function], Function]:
     return decorate
 
 
-checked = gate()
+gated = gate()
 
 
-@checked
+@gated
 def predict(learner: Learner, prompt: Prompt) -> Float[Array, " output_dim"]:
     """The prediction of any learner for one prompt. **Raises** `ShapeError` unless it is one array [output_dim]."""
     prediction = learner(prompt)

@@ -3,6 +3,8 @@
 import equinox as eqx
 import jax.numpy as jnp
 
+from .checks import one_of
+from .errors import ConfigError
 from .positions import POSITIONS
 from .prompt import Prompt
 from .token_model import Prediction, Token, TokenModel, Tokens
@@ -19,17 +21,16 @@ class InterleavingModel(TokenModel):
     The prediction is read where the position was written: copying a label there makes the merged token (x, y).
     von Oswald et al. 2023, Proposition 3 and section 4.
 
-    **Raises** `ValueError` for an unknown name of positions, and if `position_dim` is smaller than `output_dim`.
+    **Raises** `ConfigError` if `position_dim` is smaller than `output_dim`, or `positions` is no name of positions.
     """
 
     positions: eqx.AbstractVar[str]
     position_dim: eqx.AbstractVar[int]
 
     def __check_init__(self):
-        if self.positions not in POSITIONS:
-            raise ValueError(f'positions must be "sinusoidal" or "one_hot", got {self.positions!r}')
+        one_of("positions", self.positions, POSITIONS)
         if self.position_dim < self.output_dim:
-            raise ValueError(
+            raise ConfigError(
                 f"position_dim must be at least output_dim, got {self.position_dim} and {self.output_dim}: "
                 "the prediction is read from the position entries"
             )

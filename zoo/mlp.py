@@ -6,13 +6,12 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .errors import ConfigError
+from .checked import InitScale, Size, checked
 
 
-def draw_linear(in_dim: int, out_dim: int, *, init_scale: float, key: PRNGKeyArray) -> eqx.nn.Linear:
+@checked
+def draw_linear(in_dim: Size, out_dim: Size, *, init_scale: InitScale, key: PRNGKeyArray) -> eqx.nn.Linear:
     """t ↦ W t + b with W from a truncated normal of variance `init_scale` / `in_dim` and b = 0 (Haiku's rule)."""
-    if in_dim < 1 or out_dim < 1:
-        raise ConfigError(f"a linear map needs at least one input and one output, got {in_dim} and {out_dim}")
     draw = jax.nn.initializers.variance_scaling(init_scale, "fan_in", "truncated_normal", in_axis=1, out_axis=0)
     linear = eqx.filter_eval_shape(eqx.nn.Linear, in_dim, out_dim, key=key)  # its own initial weights are not drawn
     return eqx.tree_at(
@@ -26,7 +25,8 @@ class MLP(eqx.Module):
     inner: eqx.nn.Linear
     outer: eqx.nn.Linear
 
-    def __init__(self, *, embed_dim: int, hidden_dim: int, init_scale: float, key: PRNGKeyArray):
+    @checked
+    def __init__(self, *, embed_dim: Size, hidden_dim: Size, init_scale: InitScale, key: PRNGKeyArray):
         key_inner, key_outer = jr.split(key)
         self.inner = draw_linear(embed_dim, hidden_dim, init_scale=init_scale, key=key_inner)
         self.outer = draw_linear(hidden_dim, embed_dim, init_scale=init_scale, key=key_outer)
@@ -44,7 +44,8 @@ class MLPEmbedding(eqx.Module):
     affine: eqx.nn.Linear
     mlp: MLP
 
-    def __init__(self, *, in_dim: int, embed_dim: int, hidden_dim: int, init_scale: float, key: PRNGKeyArray):
+    @checked
+    def __init__(self, *, in_dim: Size, embed_dim: Size, hidden_dim: Size, init_scale: InitScale, key: PRNGKeyArray):
         key_affine, key_mlp = jr.split(key)
         self.affine = draw_linear(in_dim, embed_dim, init_scale=init_scale, key=key_affine)
         self.mlp = MLP(embed_dim=embed_dim, hidden_dim=hidden_dim, init_scale=init_scale, key=key_mlp)

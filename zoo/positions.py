@@ -1,6 +1,7 @@
 """Positional encodings: a table with one row p_k for each place k = 0, 1, … of a sequence. Computed, never trained."""
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
@@ -32,6 +33,7 @@ def one_hot_positions(num_tokens: int, position_dim: int) -> np.ndarray:
     return np.eye(num_tokens, position_dim)
 
 
+PositionsName = Literal["sinusoidal", "one_hot"]
 POSITIONS: dict[str, Callable[[int, int], np.ndarray]] = {
     "sinusoidal": sinusoidal_positions,
     "one_hot": one_hot_positions,

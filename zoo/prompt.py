@@ -16,7 +16,8 @@ class Prompt(eqx.Module):
     A prompt knows nothing of tokens, and the query's true label is kept apart from it, so that no learner
     can see it. A batch of prompts is a `Prompt` with a leading axis on every array, made by `jax.vmap`.
 
-    **Raises** `ShapeError` if the arrays do not belong together.
+    **Raises** `ShapeError` if the arrays do not belong together, and for a prompt without an example: there is no mean of none, and no
+    nearest of none.
     """
 
     xs: Float[Array, "num_examples input_dim"] = eqx.field(converter=jnp.asarray)
@@ -35,6 +36,8 @@ class Prompt(eqx.Module):
                 )
             if not jnp.issubdtype(array.dtype, jnp.floating):
                 raise ShapeError(f"{name} must hold floating-point numbers, got {array.dtype}")
+        if not self.xs.shape[0]:
+            raise ShapeError(f"a prompt needs at least one example, got xs of shape {self.xs.shape}")
         if len(self.xs) != len(self.ys):
             raise ShapeError(f"xs and ys must have one row an example, got {len(self.xs)} and {len(self.ys)} rows")
         if self.xs.shape[1:] != self.query.shape:

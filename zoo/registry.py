@@ -3,32 +3,41 @@
 A model joins the zoo with one decorator. It keeps the contract: every argument of `__init__` is keyword-only, all but `key`
 have a default, and each can be read back from the model under its own name. That is what lets a checkpoint rebuild it.
 `num_layers`, where there is one, counts layers with arrays of their own; what is applied again and again is counted in `num_loops`.
+Each hyperparameter is checked by its annotation (see `zoo/checked.py`).
 """
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from importlib import import_module
-from importlib.metadata import entry_points
-from inspect import Parameter, formatannotation, signature
+from importlib.metadata import EntryPoint, entry_points
+from inspect import Parameter, signature
 from pkgutil import iter_modules
-from types import UnionType
+from threading import RLock
 from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
+import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .errors import ConfigError, ContractError, closest, unknown_name
-from .gate import checked
+from .checked import SIZE, checked
+from .errors import ConfigError, ContractError, ZooError, closest, said_by, unknown_name
+from .gate import gated
+from .memory import check_result
+from .origin import check_free, name_of
 
 Model = TypeVar("Model", bound=type)
 
 ENTRY_POINT_GROUP = "iclzoo.models"
 _models: dict[str, type] = {}
-_discovered = False
+_failed_plugins: dict[str, str] = {}
+_lock = RLock()  # of discovery alone: what registers itself meanwhile takes no lock
+_discovered = _discovering = False
 
 
-@checked
+@gated
 def register(name: str) -> Callable[[Model], Model]:
     """Class decorator: add a model to the zoo under `name`.
 
@@ -37,11 +46,8 @@ def register(name: str) -> Callable[[Model], Model]:
 
     def add(cls: Model) -> Model:
         check_contract(name, cls)
-        taken = _models.get(name)
-        if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise ContractError(
-                f"the name {name!r} already belongs to {taken.__module__}.{taken.__qualname__}; choose another"
-            )
+        check_free("name", name, cls, _models)
+        cls.__init__ = checked(cls.__init__, input_dim=SIZE, output_dim=SIZE)
         _models[name] = cls
         return cls
 
@@ -76,49 +82,70 @@ def check_contract(name: str, cls: type) -> None:
             require(known, f"the hyperparameter `{parameter.name}` must be a field or property of the model")
 
 
-@checked
+@gated
 def list_models(pattern: str = "*") -> list[str]:
     """The names of all models, those of installed packages included; `pattern` may hold wildcards."""
     _discover()
     return sorted(name for name in _models if fnmatchcase(name, pattern))
 
 
-@checked
+@gated
 def model_class(name: str) -> type:
     """The class registered under `name`. **Raises** `UnknownNameError`."""
     _discover()
-    if name not in _models:
+    if not isinstance(name, str) or name not in _models:
         raise unknown_name("model", name, _models)
     return _models[name]
 
 
-def model_name(model: Any) -> str:
-    """The name a model's class is registered under. **Raises** `ContractError` if it is not registered."""
+def failed_plugins() -> Mapping[str, str]:
+    """The packages whose models could not be added, by the name of their entry point, and why."""
     _discover()
-    for name, cls in _models.items():
-        if type(model) is cls:
-            return name
+    return dict(_failed_plugins)
+
+
+def model_name(model: Any) -> str:
+    """The name a model's class is registered under, or was before it was defined anew. **Raises** `ContractError` if there is none."""
+    _discover()
+    name = name_of(type(model), _models)
+    if name is not None:
+        return name
     raise ContractError(f"{type(model).__qualname__} is not registered; decorate it with @iclzoo.register(name)")
 
 
-@checked
+@gated
 def create(name: str, *, key: PRNGKeyArray, **hyperparameters: Any) -> Any:
     """A fresh, untrained model.
 
-    **Raises** `UnknownNameError` for an unknown model, `ConfigError` for a hyperparameter that is misspelt or of the wrong type.
+    **Raises** `UnknownNameError` for an unknown model, `ConfigError` for a hyperparameter that is misspelt, of the wrong type or out of
+    range, and for a model that would not fit into the machine's memory.
     """
     cls = model_class(name)
-    known = {name: parameter for name, parameter in _init_parameters(cls).items() if name != "key"}
-    for given, value in hyperparameters.items():
+    known = _init_parameters(cls).keys() - {"key"}
+    for given in hyperparameters:
         if given not in known:
             raise ConfigError(f"model {name!r} has no hyperparameter {given!r:.60}; {closest(given, known)}")
-        if not _fits(value, known[given].annotation):
-            wanted = formatannotation(known[given].annotation)
-            raise ConfigError(f"the hyperparameter {given!r} of model {name!r} must be {wanted}, got {value!r:.60}")
-    model = cls(**hyperparameters, key=key)
+
+    def build(key: PRNGKeyArray) -> Any:
+        try:
+            return cls(**hyperparameters, key=key)
+        except ZooError:
+            raise
+        except (TypeError, ValueError, ArithmeticError, NotImplementedError) as error:
+            chosen = ", ".join(f"{given} = {value!r:.60}" for given, value in hyperparameters.items())
+            raise ConfigError(
+                f"model {name!r} cannot be built with {chosen or 'its defaults'}: {said_by(error)}"
+            ) from error
+
+    if not isinstance(key, jax.core.Tracer):  # where it is one, shapes alone are asked for
+        sizes = ", ".join(
+            f"{given} {value}" for given, value in hyperparameters.items() if isinstance(value, int | np.integer)
+        )
+        check_result(f"model {name!r} of {sizes or 'its default sizes'}", lambda: build(jax.random.key(0)))
+    model = build(key)
     for hyperparameter, value in hyperparameters.items():
         stored = getattr(model, hyperparameter)
-        if value is not None and stored != value:
+        if value is not None and not np.array_equal(stored, value):
             raise ContractError(
                 f"model {name!r} ({cls.__qualname__}) breaks the contract: "
                 f"the hyperparameter `{hyperparameter}` was given as {value!r} and reads back as {stored!r}"
@@ -142,23 +169,38 @@ def _init_parameters(cls: type) -> dict[str, Parameter]:
     return parameters
 
 
-def _fits(value: Any, annotation: Any) -> bool:
-    """Whether a hyperparameter has the type its model asks for, where that is a plain type: a whole number is a float, too."""
-    if annotation is Parameter.empty or not isinstance(annotation, type | UnionType):
-        return True
-    try:
-        return isinstance(value, annotation) or (isinstance(value, int) and isinstance(0.0, annotation))
-    except TypeError:  # a union of types with arguments
-        return True
-
-
 def _discover() -> None:
-    """Import every module of `zoo/models`, and the packages that add models through the entry-point group."""
-    global _discovered
-    if not _discovered:
-        _discovered = True
-        package = import_module(f"{__package__}.models")
-        for module in iter_modules(package.__path__, f"{package.__name__}."):
-            import_module(module.name)
-        for plugin in entry_points(group=ENTRY_POINT_GROUP):
-            plugin.load()
+    """Import every module of `zoo/models`, and the packages that add models through the entry-point group, once.
+
+    Other threads wait until all are there; what is imported meanwhile, and asks again, sees those that are there already.
+    """
+    global _discovered, _discovering
+    if _discovered:
+        return
+    with _lock:
+        if _discovered or _discovering:
+            return
+        _discovering = True
+        try:
+            package = import_module(f"{__package__}.models")
+            for module in iter_modules(package.__path__, f"{package.__name__}."):
+                import_module(module.name)
+            for plugin in entry_points(group=ENTRY_POINT_GROUP):
+                _load(plugin)
+            _discovered = True
+        finally:
+            _discovering = False
+
+
+def _load(plugin: EntryPoint) -> None:
+    """Import a package of somebody else's. Whatever it raises is said in one line, and takes nothing else down."""
+    try:
+        plugin.load()
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        reason = f"{type(error).__name__}: {said_by(error)}"
+        _failed_plugins[plugin.name] = reason
+        line = f"iclzoo: the plugin {plugin.name!r} ({plugin.value}) adds no models; it raised {reason}"
+        with suppress(Exception):  # a standard error that is closed
+            sys.stderr.write(f"{line}\n")

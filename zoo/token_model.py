@@ -2,14 +2,15 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .checks import one_of
 from .frozen import Frozen
-from .gate import checked
+from .gate import gated
 from .prompt import Prompt
 
 Token = Float[Array, " embed_dim"]
@@ -17,6 +18,7 @@ Tokens = Float[Array, "num_tokens embed_dim"]
 Context = Float[Array, "num_context embed_dim"]
 AttentionMap = Float[Array, "num_heads num_queries num_context"]
 Prediction = Float[Array, " output_dim"]
+QueryInitName = Literal["zero", "known", "learned"]
 QueryInit = Float[Array, "output_dim input_dim"] | Frozen | None
 
 
@@ -70,7 +72,7 @@ class TokenModel(eqx.Module):
         """The tokens that keys and values are made of: all but the query, unless `query_in_context`."""
         return tokens if self.query_in_context else tokens[:-1]
 
-    @checked
+    @gated
     def __call__(self, prompt: Prompt) -> Prediction:
         """The prediction for the query of one prompt; batches come from `jax.vmap`.
 
@@ -119,16 +121,14 @@ def clipped(tokens: Tokens, clip: float | None) -> Tokens:
 
 
 def initial_query(query_init: str, output_dim: int, input_dim: int) -> QueryInit:
-    """The field `W_0` of a `ConcatenatingModel`, at zero, for a `query_init`."""
-    match query_init:
+    """The field `W_0` of a `ConcatenatingModel`, at zero, for a `query_init`. **Raises** `ConfigError` for any other name."""
+    match one_of("query_init", query_init, get_args(QueryInitName)):
         case "zero":
             return None
         case "known":
             return Frozen(jnp.zeros((output_dim, input_dim)))
-        case "learned":
-            return jnp.zeros((output_dim, input_dim))
         case _:
-            raise ValueError(f'query_init must be "zero", "known" or "learned", got {query_init!r}')
+            return jnp.zeros((output_dim, input_dim))
 
 
 def concatenate(prompt: Prompt, y_query: Float[Array, " output_dim"]) -> Tokens:

@@ -1,14 +1,21 @@
 """Gradient descent on the examples of a prompt, and its curvature-corrected form."""
 
+from typing import Annotated
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..checked import Repeats, checked
+from ..checks import OrNone, Reals
+from ..errors import ConfigError, ShapeError
 from ..frozen import Frozen
-from ..gate import checked
+from ..gate import gated
 from ..prompt import Prompt
 
 StepSize = Float[Array, ""] | Float[Array, " num_steps"]
+Weights = Float[Array, "output_dim input_dim"]
+InitialWeights = Annotated[Weights | None, OrNone(Reals("a matrix [output_dim, input_dim]", axes=(2,)))]
 
 
 class GradientDescent(eqx.Module):
@@ -24,22 +31,31 @@ class GradientDescent(eqx.Module):
     W_0: Frozen | None
     num_steps: int = eqx.field(static=True)
 
-    def __init__(self, step_size, *, num_steps: int = 1, W_0: Float[Array, "output_dim input_dim"] | None = None):
+    @checked
+    def __init__(self, step_size, *, num_steps: Repeats = 1, W_0: InitialWeights = None):
         self.step_size = per_step("step_size", step_size, num_steps)
         self.num_steps, self.W_0 = num_steps, None if W_0 is None else Frozen(W_0)
 
-    @checked
-    def weights(self, prompt: Prompt) -> Float[Array, "output_dim input_dim"]:
-        """W after the last step."""
-        W = jnp.zeros((prompt.output_dim, prompt.input_dim), prompt.xs.dtype) if self.W_0 is None else self.W_0.value
-        for eta in jnp.broadcast_to(self.step_size, (self.num_steps,)):
-            residuals = prompt.xs @ W.T - prompt.ys
-            W = W - eta / prompt.num_examples * residuals.T @ prompt.xs
-        return W
+    @gated
+    def weights(self, prompt: Prompt) -> Weights:
+        """W after the last step. **Raises** `ShapeError` if W₀ is not of the prompt's dimensions."""
+        shape = (prompt.output_dim, prompt.input_dim)
+        W = jnp.zeros(shape, prompt.xs.dtype) if self.W_0 is None else self.W_0.value
+        if W.shape != shape:
+            raise ShapeError(f"W_0 is {list(W.shape)}, but the prompt has [output_dim, input_dim] = {list(shape)}")
+        return descended(W, jnp.broadcast_to(self.step_size, (self.num_steps,)), prompt)
 
-    @checked
+    @gated
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         return self.weights(prompt) @ prompt.query
+
+
+def descended(W: Weights, step_sizes: Float[Array, " num_steps"], prompt: Prompt) -> Weights:
+    """W after a step of gradient descent for each of `step_sizes`."""
+    for eta in step_sizes:
+        residuals = prompt.xs @ W.T - prompt.ys
+        W = W - eta / prompt.num_examples * residuals.T @ prompt.xs
+    return W
 
 
 def averaging(step_size=1.0) -> GradientDescent:
@@ -64,12 +80,13 @@ class GradientDescentPlusPlus(eqx.Module):
     gamma: StepSize
     num_steps: int = eqx.field(static=True)
 
-    def __init__(self, step_size, gamma, *, num_steps: int = 1):
+    @checked
+    def __init__(self, step_size, gamma, *, num_steps: Repeats = 1):
         self.step_size = per_step("step_size", step_size, num_steps)
         self.gamma = per_step("gamma", gamma, num_steps)
         self.num_steps = num_steps
 
-    @checked
+    @gated
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         X, Y, x_query = prompt.xs, prompt.ys, prompt.query
         prediction = jnp.zeros(prompt.output_dim, X.dtype)
@@ -85,8 +102,9 @@ class GradientDescentPlusPlus(eqx.Module):
 
 
 def per_step(name: str, value, num_steps: int) -> StepSize:
-    """A number for every step or one for each. **Raises** `ValueError` for any other shape."""
-    value = jnp.asarray(value, jnp.result_type(float))
-    if value.shape not in ((), (num_steps,)):
-        raise ValueError(f"{name} must be one number or {num_steps} (one a step), got shape {value.shape}")
-    return value
+    """A number for every step or one for each. **Raises** `ConfigError` for any other shape, and for what is not finite."""
+    wanted = f"one number or {num_steps} (one a step)"
+    numbers = Reals(wanted, axes=(0, 1))(name, value)
+    if numbers.shape not in ((), (num_steps,)):
+        raise ConfigError(f"{name} must be {wanted}, got shape {numbers.shape}")
+    return numbers.astype(jnp.result_type(float))

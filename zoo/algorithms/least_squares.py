@@ -4,7 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..gate import checked
+from ..checked import PositiveNumber, checked
+from ..gate import gated
 from ..prompt import Prompt
 
 
@@ -18,10 +19,11 @@ class Ridge(eqx.Module):
 
     regularisation: Float[Array, ""]
 
-    def __init__(self, regularisation):
+    @checked
+    def __init__(self, regularisation: PositiveNumber):
         self.regularisation = jnp.asarray(regularisation, jnp.result_type(float))
 
-    @checked
+    @gated
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         X, Y = prompt.xs, prompt.ys
         if prompt.num_examples <= prompt.input_dim:  # solve in the smaller of the two spaces
@@ -39,7 +41,7 @@ class LeastSquares(eqx.Module):
     Penrose 1955; as a model of trained learners, Garg et al. 2022.
     """
 
-    @checked
+    @gated
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         weights, *_ = jnp.linalg.lstsq(prompt.xs, prompt.ys)
         return weights.T @ prompt.query
@@ -53,6 +55,6 @@ class Zero(eqx.Module):
     Garg et al. 2022.
     """
 
-    @checked
+    @gated
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         return jnp.zeros(prompt.output_dim, prompt.ys.dtype)

@@ -4,7 +4,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..gate import checked
+from ..checked import Repeats, checked
+from ..checks import Reals
+from ..errors import ConfigError, ShapeError
+from ..gate import gated
 from ..prompt import Prompt
 
 Preconditioner = Float[Array, "input_dim input_dim"] | Float[Array, "num_steps input_dim input_dim"]
@@ -23,27 +26,31 @@ class PreconditionedGradientDescent(eqx.Module):
     preconditioner: Preconditioner
     num_steps: int = eqx.field(static=True)
 
-    def __init__(self, preconditioner, *, num_steps: int = 1):
-        P = jnp.asarray(preconditioner, jnp.result_type(float))
-        if P.ndim not in (2, 3) or P.shape[-2] != P.shape[-1] or P.shape[:-2] not in ((), (num_steps,)):
-            raise ValueError(
-                f"preconditioner must be one square matrix or {num_steps} (one a step), got shape {P.shape}"
-            )
-        self.preconditioner, self.num_steps = P, num_steps
+    @checked
+    def __init__(self, preconditioner, *, num_steps: Repeats = 1):
+        wanted = f"one square matrix or {num_steps} (one a step)"
+        P = Reals(wanted, axes=(2, 3))("preconditioner", preconditioner)
+        if P.shape[-2] != P.shape[-1] or P.shape[:-2] not in ((), (num_steps,)):
+            raise ConfigError(f"preconditioner must be {wanted}, got shape {P.shape}")
+        self.preconditioner, self.num_steps = P.astype(jnp.result_type(float)), num_steps
 
     @property
     def input_dim(self) -> int:
         return self.preconditioner.shape[-1]
 
-    @checked
+    @gated
     def weights(self, prompt: Prompt) -> Float[Array, "output_dim input_dim"]:
-        """W after the last step."""
+        """W after the last step. **Raises** `ShapeError` if the preconditioner is not of the prompt's dimensions."""
+        if self.preconditioner.shape[-1] != prompt.input_dim:
+            raise ShapeError(
+                f"the preconditioner has {self.preconditioner.shape[-1]} rows, but the prompt has input_dim {prompt.input_dim}"
+            )
         W = jnp.zeros((prompt.output_dim, prompt.input_dim), prompt.xs.dtype)
         for P in jnp.broadcast_to(self.preconditioner, (self.num_steps, *self.preconditioner.shape[-2:])):
             residuals = prompt.xs @ W.T - prompt.ys
             W = W - residuals.T @ prompt.xs @ P / prompt.num_examples
         return W
 
-    @checked
+    @gated
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         return self.weights(prompt) @ prompt.query

@@ -1,12 +1,16 @@
 """Predictions that average the labels of the examples near the query, with no model of the function."""
 
+from typing import Annotated
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..checked import Number, Size, checked
+from ..checks import Scalar
 from ..errors import ShapeError
-from ..gate import checked
+from ..gate import gated
 from ..prompt import Prompt
 
 Weights = Float[Array, " num_examples"]
@@ -22,12 +26,11 @@ class KNearestNeighbours(eqx.Module):
 
     num_neighbours: int = eqx.field(static=True)
 
-    def __init__(self, num_neighbours: int):
-        if num_neighbours < 1:
-            raise ValueError(f"num_neighbours must be at least 1, got {num_neighbours}")
+    @checked
+    def __init__(self, num_neighbours: Size):
         self.num_neighbours = num_neighbours
 
-    @checked
+    @gated
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         """**Raises** `ShapeError` if the prompt has fewer than `num_neighbours` examples."""
         if self.num_neighbours > prompt.num_examples:
@@ -48,17 +51,18 @@ class NadarayaWatson(eqx.Module):
 
     bandwidth: Float[Array, ""]
 
-    def __init__(self, bandwidth):
+    @checked
+    def __init__(self, bandwidth: Annotated[Number, Scalar(above=0, infinite=True)]):
         self.bandwidth = jnp.asarray(bandwidth, jnp.result_type(float))
 
-    @checked
+    @gated
     def weights(self, prompt: Prompt) -> Weights:
         """The share of each example in the prediction."""
         distances = squared_distances(prompt)
         # The nearest example gets exactly 0 whatever h is; h² is never formed, for it may underflow.
         return jax.nn.softmax((distances.min() - distances) / self.bandwidth / self.bandwidth / 2)
 
-    @checked
+    @gated
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         return self.weights(prompt) @ prompt.ys
 
@@ -74,21 +78,22 @@ class SoftmaxSmoother(eqx.Module):
 
     inverse_temperature: Float[Array, ""]
 
-    def __init__(self, inverse_temperature):
+    @checked
+    def __init__(self, inverse_temperature: Annotated[Number, Scalar(least=0)]):
         self.inverse_temperature = jnp.asarray(inverse_temperature, jnp.result_type(float))
 
-    @checked
+    @gated
     def weights(self, prompt: Prompt) -> Weights:
         """The share of each example in the prediction."""
         scores = prompt.xs @ prompt.query
         return jax.nn.softmax(self.inverse_temperature * (scores - scores.max()))
 
-    @checked
+    @gated
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         return self.weights(prompt) @ prompt.ys
 
 
-@checked
+@gated
 def squared_distances(prompt: Prompt) -> Weights:
     """‖xᵢ − x_query‖² of each example."""
     return ((prompt.xs - prompt.query[None]) ** 2).sum(axis=1)

@@ -5,19 +5,18 @@ from typing import TypeVar
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Float
 
 from ..attention import FactoredSelfAttention
-from ..gate import checked
+from ..checked import FiniteNumber, PositiveNumber, Size
 from ..models.copying import CopyingTransformer
-from .write import block, write_attention
+from .write import block, construction, write_attention
 
 Layer = TypeVar("Layer", bound=FactoredSelfAttention)
 
 
-@checked
+@construction
 def copying_transformer(
-    *, num_examples: int, input_dim: int, output_dim: int = 1, softmax_scale: float | Float[Array, ""] | None = None
+    *, num_examples: Size, input_dim: Size, output_dim: Size = 1, softmax_scale: PositiveNumber | None = None
 ) -> CopyingTransformer:
     """One layer that writes each label where the position of its input stood: (xⱼ, p_2j) ← (xⱼ, (0, yⱼ)).
 
@@ -35,9 +34,9 @@ def copying_transformer(
     return eqx.tree_at(lambda m: m.layers, model, (layer,))
 
 
-@checked
+@construction
 def copy_then_descend(
-    step_size: float | Float[Array, ""], *, num_examples: int, input_dim: int, output_dim: int = 1
+    step_size: FiniteNumber, *, num_examples: Size, input_dim: Size, output_dim: Size = 1
 ) -> CopyingTransformer:
     """A layer that copies, then one that takes a step of gradient descent on the merged tokens, from W₀ = 0.
 

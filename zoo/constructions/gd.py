@@ -1,26 +1,24 @@
 """C1: weights with which linear self-attention takes steps of gradient descent."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
+from ..algorithms.gradient_descent import InitialWeights
 from ..attention import LinearSelfAttention
-from ..gate import checked
+from ..checked import Number, Size
+from ..errors import ShapeError
 from ..token_model import ConcatenatingModel
-from .write import InitialWeights, block, linear_attention, stack_layers
-
-StepSizes = Sequence[float] | Float[Array, " num_steps"]
+from .write import StepSizes, block, construction, linear_attention, stack_layers
 
 
 def gd_attention(
-    step_size: float | Float[Array, ""],
+    step_size: Number,
     *,
     num_examples: int,
     input_dim: int,
     output_dim: int,
-    W_0: InitialWeights | None,
+    W_0: InitialWeights,
 ) -> LinearSelfAttention:
     """The layer that takes one step of size η on L(W) = 1/(2N) Σ‖W xᵢ − yᵢ‖², from W₀.
 
@@ -33,18 +31,20 @@ def gd_attention(
     select_x = block(embed_dim, embed_dim, (x, x), jnp.eye(input_dim))
     W_V = block(embed_dim, embed_dim, (y, y), -jnp.eye(output_dim))
     if W_0 is not None:
+        if W_0.shape != (output_dim, input_dim):
+            raise ShapeError(f"W_0 must be [output_dim, input_dim] = {[output_dim, input_dim]}, got {list(W_0.shape)}")
         W_V = W_V.at[y, x].set(W_0)
     return linear_attention(W_K=select_x, W_Q=select_x, W_V=W_V, W_P=step_size / num_examples * jnp.eye(embed_dim))
 
 
-@checked
+@construction
 def gradient_descent_lsa(
     step_sizes: StepSizes,
     *,
-    num_examples: int,
-    input_dim: int,
-    output_dim: int = 1,
-    W_0: InitialWeights | None = None,
+    num_examples: Size,
+    input_dim: Size,
+    output_dim: Size = 1,
+    W_0: InitialWeights = None,
 ) -> ConcatenatingModel:
     """The model that takes one step of gradient descent for each η of `step_sizes`, starting from W₀.
 
@@ -54,5 +54,5 @@ def gradient_descent_lsa(
     von Oswald et al. 2023, Proposition 1.
     """
     dims: dict[str, Any] = {"input_dim": input_dim, "output_dim": output_dim}
-    layers = tuple(gd_attention(eta, num_examples=num_examples, W_0=W_0, **dims) for eta in jnp.asarray(step_sizes))
+    layers = tuple(gd_attention(eta, num_examples=num_examples, W_0=W_0, **dims) for eta in step_sizes)
     return stack_layers(layers, W_0=W_0, **dims)

@@ -3,18 +3,17 @@
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
 from ..attention import LinearSelfAttention
-from ..gate import checked
+from ..checked import Number, Size
+from ..errors import ShapeError
 from ..token_model import ConcatenatingModel
-from .gd import StepSizes
-from .write import linear_attention, stack_layers
+from .write import StepSizes, construction, linear_attention, stack_layers
 
 
 def gd_plus_plus_attention(
-    step_size: float | Float[Array, ""],
-    gamma: float | Float[Array, ""],
+    step_size: Number,
+    gamma: Number,
     *,
     num_examples: int,
     input_dim: int,
@@ -37,9 +36,9 @@ def gd_plus_plus_attention(
     )
 
 
-@checked
+@construction
 def gd_plus_plus_lsa(
-    step_sizes: StepSizes, gammas: StepSizes, *, num_examples: int, input_dim: int, output_dim: int = 1
+    step_sizes: StepSizes, gammas: StepSizes, *, num_examples: Size, input_dim: Size, output_dim: Size = 1
 ) -> ConcatenatingModel:
     """The model that takes one step of GD++ for each pair (η, γ), starting from W₀ = 0.
 
@@ -48,9 +47,8 @@ def gd_plus_plus_lsa(
     The x-update maps the eigenvalues of the Hessian Σᵢ xᵢ xᵢᵀ by λ ↦ λ(1 − γλ)². An `LSA` for one step, a `DeepLSA` for several.
     von Oswald et al. 2023, appendix A.10.
     """
-    step_sizes, gammas = jnp.asarray(step_sizes), jnp.asarray(gammas)
     if step_sizes.shape != gammas.shape:
-        raise ValueError(f"one gamma a step: got {len(step_sizes)} step sizes and {len(gammas)} gammas")
+        raise ShapeError(f"one gamma a step: got {len(step_sizes)} step sizes and {len(gammas)} gammas")
     dims: dict[str, Any] = {"input_dim": input_dim, "output_dim": output_dim}
     layers = tuple(
         gd_plus_plus_attention(eta, gamma, num_examples=num_examples, **dims)

@@ -5,19 +5,20 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float
 
-from ..gate import checked
+from ..checked import FiniteNumber, Size
 from ..mlp import MLPEmbedding
 from ..models.mlp_lsa import MLPLSA
 from .gd import gd_attention
+from .write import construction
 
 
-@checked
+@construction
 def kernel_regression_mlp_lsa(
     features: MLPEmbedding,
-    step_size: float | Float[Array, ""],
+    step_size: FiniteNumber,
     *,
-    num_examples: int,
-    output_dim: int = 1,
+    num_examples: Size,
+    output_dim: Size = 1,
 ) -> MLPLSA:
     """The `MLPLSA` that takes one step of size η on 1/(2N) Σᵢ ‖W m(xᵢ) − yᵢ‖² from W₀ = 0, m being `features`.
 

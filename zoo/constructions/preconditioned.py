@@ -1,16 +1,21 @@
 """C6: weights with which linear self-attention takes steps of preconditioned gradient descent."""
 
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..attention import LinearSelfAttention
-from ..gate import checked
+from ..checked import Size
+from ..checks import Reals
+from ..errors import ShapeError
 from ..token_model import ConcatenatingModel
-from .write import block, linear_attention, stack_layers
+from .write import block, construction, linear_attention, stack_layers
 
 Preconditioner = Float[Array, "input_dim input_dim"]
+Preconditioners = Annotated[
+    Float[Array, "num_steps input_dim input_dim"], Reals("an array [num_steps, input_dim, input_dim]", axes=(3,))
+]
 
 
 def preconditioned_attention(
@@ -33,9 +38,9 @@ def preconditioned_attention(
     )
 
 
-@checked
+@construction
 def preconditioned_gd_lsa(
-    preconditioners: Float[Array, "num_steps input_dim input_dim"], *, num_examples: int, output_dim: int = 1
+    preconditioners: Preconditioners, *, num_examples: Size, output_dim: Size = 1
 ) -> ConcatenatingModel:
     """The model that takes one preconditioned step for each P of `preconditioners`, starting from W₀ = 0.
 
@@ -44,11 +49,10 @@ def preconditioned_gd_lsa(
     One step with P = Γ⁻¹, Γ = (1 + 1/N) Λ + (tr Λ/N) I, is the best one layer can do on inputs from N(0, Λ). An `LSA` for one step, a
     `DeepLSA` for several. Ahn et al. 2023; Zhang et al. 2024.
 
-    **Raises** `ValueError` if `preconditioners` is no stack of square matrices.
+    **Raises** `ShapeError` if `preconditioners` is no stack of square matrices.
     """
-    preconditioners = jnp.asarray(preconditioners)
-    if preconditioners.ndim != 3 or preconditioners.shape[1] != preconditioners.shape[2]:
-        raise ValueError(f"preconditioners must be [num_steps, input_dim, input_dim], got {preconditioners.shape}")
+    if preconditioners.shape[1] != preconditioners.shape[2]:
+        raise ShapeError(f"preconditioners must be [num_steps, input_dim, input_dim], got {preconditioners.shape}")
     dims: dict[str, Any] = {"num_examples": num_examples, "output_dim": output_dim}
     layers = tuple(preconditioned_attention(P, **dims) for P in preconditioners)
     return stack_layers(layers, input_dim=preconditioners.shape[1], output_dim=output_dim)

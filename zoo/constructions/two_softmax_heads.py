@@ -7,15 +7,15 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float
 
-from ..gate import checked
+from ..checked import FiniteNumber, PositiveNumber, Size
 from ..models.softmax_attention import SoftmaxAttention
-from .write import block, write_attention
-
-Number = float | Float[Array, ""]
+from .write import block, construction, write_attention
 
 
-@checked
-def two_softmax_heads(step_size: Number, scale: Number, *, input_dim: int, output_dim: int = 1) -> SoftmaxAttention:
+@construction
+def two_softmax_heads(
+    step_size: FiniteNumber, scale: PositiveNumber, *, input_dim: Size, output_dim: Size = 1
+) -> SoftmaxAttention:
     """Softmax attention whose two heads have W_KQ = ±κ I over x and values of opposite sign; κ is `scale`.
 
         ŷ = (η/2κ) Σᵢ yᵢ [softmax_i(κ s) − softmax_i(−κ s)],   sᵢ = xᵢᵀ x_query
@@ -30,8 +30,10 @@ def two_softmax_heads(step_size: Number, scale: Number, *, input_dim: int, outpu
     return _softmax_heads(step_size / (2 * scale) * signs, scale * signs, **dims)
 
 
-@checked
-def one_softmax_head(step_size: Number, scale: Number, *, input_dim: int, output_dim: int = 1) -> SoftmaxAttention:
+@construction
+def one_softmax_head(
+    step_size: FiniteNumber, scale: PositiveNumber, *, input_dim: Size, output_dim: Size = 1
+) -> SoftmaxAttention:
     """The first head alone: it keeps the offset that the second one cancels.
 
         ŷ = (η/κ) Σᵢ yᵢ softmax_i(κ s) = (η/κ) ȳ + (η/N) Σᵢ yᵢ (sᵢ − s̄) + O(κ)

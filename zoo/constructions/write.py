@@ -1,30 +1,50 @@
 """Writing weights into models, block by block."""
 
-from typing import Any, TypeVar
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float
 
+from ..algorithms.gradient_descent import InitialWeights
 from ..attention import FactoredSelfAttention, LinearSelfAttention
+from ..checked import checked
+from ..checks import Reals
+from ..errors import ShapeError
 from ..frozen import Frozen
+from ..memory import check_result
 from ..models.deep_lsa import DeepLSA
 from ..models.lsa import LSA
 from ..token_model import ConcatenatingModel
 
 Layer = TypeVar("Layer", bound=FactoredSelfAttention)
 PerHead = Float[Array, "num_heads rows columns"]
-InitialWeights = Float[Array, "output_dim input_dim"]
+Construction = TypeVar("Construction", bound=Callable)
+StepSizes = Annotated[Float[Array, " num_steps"] | Any, Reals("a list of numbers, one a step", axes=(1,))]
+
+
+def construction(make: Construction) -> Construction:
+    """Decorator of what writes the weights of a model: its arguments are checked, and that the model fits into this machine."""
+
+    @wraps(make)
+    def checking(*args, **kwargs):
+        sizes = ", ".join(f"{name} {value}" for name, value in kwargs.items() if isinstance(value, int))
+        check_result(f"{make.__name__} of {sizes or 'these sizes'}", lambda: make(*args, **kwargs))
+        return make(*args, **kwargs)
+
+    return checked(checking)  # pyright: ignore[reportReturnType]
 
 
 def write_attention(layer: Layer, *, W_K: PerHead, W_Q: PerHead, W_V: PerHead, W_P: PerHead) -> Layer:
-    """`layer` with these weights. **Raises** `ValueError` where a shape is not that of the layer."""
+    """`layer` with these weights. **Raises** `ShapeError` where a shape is not that of the layer."""
     old = (layer.W_K, layer.W_Q, layer.W_V, layer.W_P)
     new = (W_K, W_Q, W_V, W_P)
     for name, before, after in zip(("W_K", "W_Q", "W_V", "W_P"), old, new, strict=True):
         if before.shape != after.shape:
-            raise ValueError(f"{name} of this layer is {before.shape}, got {after.shape}")
+            raise ShapeError(f"{name} of this layer is {before.shape}, got {after.shape}")
     return eqx.tree_at(lambda layer: (layer.W_K, layer.W_Q, layer.W_V, layer.W_P), layer, new)
 
 
@@ -49,7 +69,7 @@ def block(
 
 
 def stack_layers(
-    layers: tuple[LinearSelfAttention, ...], *, input_dim: int, output_dim: int, W_0: InitialWeights | None = None
+    layers: tuple[LinearSelfAttention, ...], *, input_dim: int, output_dim: int, W_0: InitialWeights = None
 ) -> ConcatenatingModel:
     """An `LSA` (one layer) or a `DeepLSA` (several) of the given layers, with its query initialised by W₀."""
     dims: dict[str, Any] = {"input_dim": input_dim, "output_dim": output_dim, "head_dim": layers[0].head_dim}

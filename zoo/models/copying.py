@@ -5,7 +5,10 @@ import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from ..attention import LinearSelfAttention, SoftmaxSelfAttention
+from ..checked import InitScale, InverseTemperature, Repeats, Size
+from ..checks import whole_number
 from ..interleaving import InterleavingModel
+from ..positions import PositionsName
 from ..registry import register
 
 
@@ -32,25 +35,24 @@ class CopyingTransformer(InterleavingModel):
     def __init__(
         self,
         *,
-        input_dim: int = 10,
-        output_dim: int = 1,
-        num_layers: int = 2,
+        input_dim: Size = 10,
+        output_dim: Size = 1,
+        num_layers: Repeats = 2,
         num_softmax_layers: int = 1,
-        num_heads: int = 1,
-        head_dim: int | None = None,
-        inverse_temperature: float | None = None,
-        positions: str = "sinusoidal",
-        position_dim: int = 10,
+        num_heads: Size = 1,
+        head_dim: Size | None = None,
+        inverse_temperature: InverseTemperature | None = None,
+        positions: PositionsName = "sinusoidal",
+        position_dim: Size = 10,
         query_in_context: bool = False,
-        init_scale: float = 0.02,
+        init_scale: InitScale = 0.02,
         key: PRNGKeyArray,
     ):
         """Weights are drawn with variance `init_scale` / `num_layers` / fan-in.
 
-        **Raises** `ValueError` if there are more softmax layers than layers.
+        **Raises** `ConfigError` if there are more softmax layers than layers.
         """
-        if not 0 <= num_softmax_layers <= num_layers:
-            raise ValueError(f"num_softmax_layers must be from 0 to {num_layers}, got {num_softmax_layers}")
+        whole_number("num_softmax_layers", num_softmax_layers, 0, num_layers)
         keys = jr.split(key, num_layers)
         size = {
             "embed_dim": max(input_dim, output_dim) + position_dim,

@@ -5,8 +5,9 @@ import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from ..attention import LinearSelfAttention
+from ..checked import Clip, InitScale, Repeats, Size
 from ..registry import register
-from ..token_model import ConcatenatingModel, QueryInit, Tokens, clipped, initial_query
+from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, Tokens, clipped, initial_query
 
 
 @register("deep_lsa")
@@ -30,15 +31,15 @@ class DeepLSA(ConcatenatingModel):
     def __init__(
         self,
         *,
-        input_dim: int = 10,
-        output_dim: int = 1,
-        num_layers: int = 2,
-        clip: float | None = None,
-        num_heads: int = 1,
-        head_dim: int | None = None,
-        query_init: str = "zero",
+        input_dim: Size = 10,
+        output_dim: Size = 1,
+        num_layers: Repeats = 2,
+        clip: Clip = None,
+        num_heads: Size = 1,
+        head_dim: Size | None = None,
+        query_init: QueryInitName = "zero",
         query_in_context: bool = False,
-        init_scale: float = 0.002,
+        init_scale: InitScale = 0.002,
         key: PRNGKeyArray,
     ):
         """Weights are drawn with variance `init_scale` / `num_layers` / fan-in."""

@@ -4,8 +4,9 @@ import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
 from ..attention import LinearSelfAttention
+from ..checked import InitScale, Size
 from ..registry import register
-from ..token_model import ConcatenatingModel, QueryInit, initial_query
+from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, initial_query
 
 
 @register("lsa")
@@ -27,13 +28,13 @@ class LSA(ConcatenatingModel):
     def __init__(
         self,
         *,
-        input_dim: int = 10,
-        output_dim: int = 1,
-        num_heads: int = 1,
-        head_dim: int | None = None,
-        query_init: str = "zero",
+        input_dim: Size = 10,
+        output_dim: Size = 1,
+        num_heads: Size = 1,
+        head_dim: Size | None = None,
+        query_init: QueryInitName = "zero",
         query_in_context: bool = False,
-        init_scale: float = 0.002,
+        init_scale: InitScale = 0.002,
         key: PRNGKeyArray,
     ):
         self.attention = LinearSelfAttention(

@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..gate import checked
+from ..checked import InitScale, Repeats, Size
+from ..gate import gated
 from ..prompt import Prompt
 from ..registry import register
 from ..token_model import Prediction, concatenate
@@ -14,7 +15,7 @@ from ..token_model import Prediction, concatenate
 Sequence = Float[Array, "num_tokens dim"]
 
 
-def draw_cell(*, input_size: int, hidden_size: int, init_scale: float, key: PRNGKeyArray) -> eqx.nn.LSTMCell:
+def draw_cell(*, input_size: Size, hidden_size: Size, init_scale: InitScale, key: PRNGKeyArray) -> eqx.nn.LSTMCell:
     """Input weights from a normal of variance `init_scale` / fan-in, orthogonal recurrent ones, biases 0, of the forget gate 1.
 
     With small input weights a stack is all but linear, which predicts 0 on a task that asks for products of x and y, and stays there
@@ -65,11 +66,11 @@ class LSTM(eqx.Module):
     def __init__(
         self,
         *,
-        input_dim: int = 10,
-        output_dim: int = 1,
-        num_layers: int = 1,
-        hidden_size: int = 64,
-        init_scale: float = 9.0,
+        input_dim: Size = 10,
+        output_dim: Size = 1,
+        num_layers: Repeats = 1,
+        hidden_size: Size = 64,
+        init_scale: InitScale = 9.0,
         key: PRNGKeyArray,
     ):
         """Cells are drawn by `draw_cell`, the read-out as Equinox draws it, uniform within ±1/√fan-in."""
@@ -100,7 +101,7 @@ class LSTM(eqx.Module):
             tokens = run(cell, tokens)
         return tokens
 
-    @checked
+    @gated
     def __call__(self, prompt: Prompt) -> Prediction:
         """The prediction for the query of one prompt.
 
@@ -131,11 +132,11 @@ class BidirectionalLSTM(eqx.Module):
     def __init__(
         self,
         *,
-        input_dim: int = 10,
-        output_dim: int = 1,
-        num_layers: int = 1,
-        hidden_size: int = 64,
-        init_scale: float = 9.0,
+        input_dim: Size = 10,
+        output_dim: Size = 1,
+        num_layers: Repeats = 1,
+        hidden_size: Size = 64,
+        init_scale: InitScale = 9.0,
         key: PRNGKeyArray,
     ):
         """Cells are drawn by `draw_cell`, the read-out as Equinox draws it, uniform within ±1/√fan-in."""
@@ -169,7 +170,7 @@ class BidirectionalLSTM(eqx.Module):
             tokens = jnp.concatenate([run(forward, tokens), run_backward(backward, tokens)], axis=1)
         return tokens
 
-    @checked
+    @gated
     def __call__(self, prompt: Prompt) -> Prediction:
         """The prediction for the query of one prompt.
 

@@ -5,8 +5,9 @@ import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from ..attention import MergedLinearSelfAttention
+from ..checked import InitScale, Repeats, Size
 from ..registry import register
-from ..token_model import ConcatenatingModel, QueryInit, initial_query
+from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, initial_query
 
 
 @register("merged_lsa")
@@ -28,13 +29,13 @@ class MergedLSA(ConcatenatingModel):
     def __init__(
         self,
         *,
-        input_dim: int = 10,
-        output_dim: int = 1,
-        num_layers: int = 1,
-        num_heads: int = 1,
-        query_init: str = "zero",
+        input_dim: Size = 10,
+        output_dim: Size = 1,
+        num_layers: Repeats = 1,
+        num_heads: Size = 1,
+        query_init: QueryInitName = "zero",
         query_in_context: bool = False,
-        init_scale: float = 0.002,
+        init_scale: InitScale = 0.002,
         key: PRNGKeyArray,
     ):
         """Products are drawn with variance `init_scale` / `num_layers` / embed_dim."""

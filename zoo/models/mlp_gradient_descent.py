@@ -5,8 +5,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..algorithms.gradient_descent import GradientDescent
-from ..gate import checked
+from ..algorithms.gradient_descent import descended
+from ..checked import InitScale, Size
+from ..gate import gated
 from ..mlp import MLPEmbedding
 from ..prompt import Prompt
 from ..registry import register
@@ -34,11 +35,11 @@ class MLPGradientDescent(eqx.Module):
     def __init__(
         self,
         *,
-        input_dim: int = 1,
-        output_dim: int = 1,
-        embed_dim: int = 40,
-        hidden_dim: int = 160,
-        init_scale: float = 0.002,
+        input_dim: Size = 1,
+        output_dim: Size = 1,
+        embed_dim: Size = 40,
+        hidden_dim: Size = 160,
+        init_scale: InitScale = 0.002,
         key: PRNGKeyArray,
     ):
         self.features = MLPEmbedding(
@@ -55,11 +56,12 @@ class MLPGradientDescent(eqx.Module):
     def hidden_dim(self) -> int:
         return self.features.hidden_dim
 
-    @checked
+    @gated
     def __call__(self, prompt: Prompt) -> Prediction:
         """The prediction for the query of one prompt.
 
         **Raises** `ShapeError` if the prompt has other dimensions than the model reads.
         """
-        step = GradientDescent(self.step_size, W_0=self.W_0)
-        return step(Prompt(xs=jax.vmap(self.features)(prompt.xs), ys=prompt.ys, query=self.features(prompt.query)))
+        query = self.features(prompt.query)
+        mapped = Prompt(xs=jax.vmap(self.features)(prompt.xs), ys=prompt.ys, query=query)
+        return descended(self.W_0, self.step_size[None], mapped) @ query

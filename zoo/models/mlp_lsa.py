@@ -7,6 +7,8 @@ import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from ..attention import LinearSelfAttention
+from ..checked import InitScale, Size
+from ..errors import ConfigError
 from ..mlp import MLPEmbedding
 from ..prompt import Prompt
 from ..registry import register
@@ -33,19 +35,19 @@ class MLPLSA(TokenModel):
     def __init__(
         self,
         *,
-        input_dim: int = 1,
-        output_dim: int = 1,
-        embed_dim: int = 40,
-        hidden_dim: int = 160,
-        num_heads: int = 1,
-        head_dim: int | None = None,
+        input_dim: Size = 1,
+        output_dim: Size = 1,
+        embed_dim: Size = 40,
+        hidden_dim: Size = 160,
+        num_heads: Size = 1,
+        head_dim: Size | None = None,
         query_in_context: bool = False,
-        init_scale: float = 0.002,
+        init_scale: InitScale = 0.002,
         key: PRNGKeyArray,
     ):
-        """**Raises** `ValueError` if the embedding is too small to hold a prediction."""
+        """**Raises** `ConfigError` if the embedding is too small to hold a prediction."""
         if embed_dim < output_dim:
-            raise ValueError(f"embed_dim must be at least output_dim, got {embed_dim} and {output_dim}")
+            raise ConfigError(f"embed_dim must be at least output_dim, got {embed_dim} and {output_dim}")
         key_embedding, key_attention = jr.split(key)
         self.embedding = MLPEmbedding(
             in_dim=input_dim + output_dim,

@@ -1,15 +1,15 @@
 """M2: one layer of linear self-attention, applied again and again."""
 
+from typing import Annotated
+
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
 from ..attention import LinearSelfAttention
-from ..errors import ConfigError
+from ..checked import Clip, InitScale, Repeats, Size
+from ..checks import Real
 from ..registry import register
-from ..token_model import ConcatenatingModel, QueryInit, Tokens, clipped, initial_query
-
-# Every loop is a piece of the compiled program.
-MAX_LOOPS = 10_000
+from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, Tokens, clipped, initial_query
 
 
 @register("recurrent_lsa")
@@ -34,21 +34,19 @@ class RecurrentLSA(ConcatenatingModel):
     def __init__(
         self,
         *,
-        input_dim: int = 10,
-        output_dim: int = 1,
-        num_loops: int = 2,
-        damping: float = 1.0,
-        clip: float | None = None,
-        num_heads: int = 1,
-        head_dim: int | None = None,
-        query_init: str = "zero",
+        input_dim: Size = 10,
+        output_dim: Size = 1,
+        num_loops: Repeats = 2,
+        damping: Annotated[float, Real(above=0, most=100)] = 1.0,
+        clip: Clip = None,
+        num_heads: Size = 1,
+        head_dim: Size | None = None,
+        query_init: QueryInitName = "zero",
         query_in_context: bool = False,
-        init_scale: float = 0.002,
+        init_scale: InitScale = 0.002,
         key: PRNGKeyArray,
     ):
         """Weights are drawn with variance `init_scale` / `num_loops` / fan-in."""
-        if not 1 <= num_loops <= MAX_LOOPS:
-            raise ConfigError(f"num_loops must be from 1 to {MAX_LOOPS}, got {num_loops}")
         self.attention = LinearSelfAttention(
             embed_dim=input_dim + output_dim,
             num_heads=num_heads,

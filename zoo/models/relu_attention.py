@@ -5,8 +5,9 @@ import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from ..attention import ReLUSelfAttention
+from ..checked import InitScale, Repeats, Size
 from ..registry import register
-from ..token_model import ConcatenatingModel, QueryInit, initial_query
+from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, initial_query
 
 
 @register("relu_attention")
@@ -29,15 +30,15 @@ class ReLUAttention(ConcatenatingModel):
     def __init__(
         self,
         *,
-        input_dim: int = 10,
-        output_dim: int = 1,
-        num_layers: int = 1,
-        num_heads: int = 1,
-        head_dim: int | None = None,
+        input_dim: Size = 10,
+        output_dim: Size = 1,
+        num_layers: Repeats = 1,
+        num_heads: Size = 1,
+        head_dim: Size | None = None,
         mean_over_context: bool = False,
-        query_init: str = "zero",
+        query_init: QueryInitName = "zero",
         query_in_context: bool = False,
-        init_scale: float = 0.002,
+        init_scale: InitScale = 0.002,
         key: PRNGKeyArray,
     ):
         """Weights are drawn with variance `init_scale` / `num_layers` / fan-in."""

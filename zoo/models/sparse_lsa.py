@@ -7,8 +7,9 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..attention import Context, Product, Queries, Scores, SelfAttention, linear_update
+from ..checked import InitScale, Repeats, Size
 from ..registry import register
-from ..token_model import ConcatenatingModel, QueryInit, initial_query
+from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, initial_query
 
 Block = Float[Array, "input_dim input_dim"]
 
@@ -25,7 +26,9 @@ class SparseLinearSelfAttention(SelfAttention):
     B: Block | None
     output_dim: int = eqx.field(static=True)
 
-    def __init__(self, *, input_dim: int, output_dim: int, input_updates: bool, init_scale: float, key: PRNGKeyArray):
+    def __init__(
+        self, *, input_dim: Size, output_dim: Size, input_updates: bool, init_scale: InitScale, key: PRNGKeyArray
+    ):
         draw = jax.nn.initializers.variance_scaling(init_scale, "fan_in", "truncated_normal", in_axis=1, out_axis=0)
         key_A, key_B = jr.split(key)
         self.A = draw(key_A, (input_dim, input_dim))
@@ -70,13 +73,13 @@ class SparseLSA(ConcatenatingModel):
     def __init__(
         self,
         *,
-        input_dim: int = 10,
-        output_dim: int = 1,
-        num_layers: int = 3,
+        input_dim: Size = 10,
+        output_dim: Size = 1,
+        num_layers: Repeats = 3,
         input_updates: bool = True,
-        query_init: str = "zero",
+        query_init: QueryInitName = "zero",
         query_in_context: bool = False,
-        init_scale: float = 0.002,
+        init_scale: InitScale = 0.002,
         key: PRNGKeyArray,
     ):
         """A and B are drawn with variance `init_scale` / `input_dim`."""

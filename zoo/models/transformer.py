@@ -1,6 +1,7 @@
 """M6: the full Transformer, with perceptrons and, where wanted, layer norms between its attention layers."""
 
 from functools import partial
+from typing import Literal
 
 import equinox as eqx
 import jax
@@ -10,12 +11,15 @@ from jaxtyping import PRNGKeyArray
 
 from ..attention import LinearSelfAttention, ReLUSelfAttention, SoftmaxSelfAttention
 from ..block import TransformerBlock
+from ..checked import Clip, InitScale, Repeats, Size
+from ..errors import ConfigError
 from ..mlp import MLP, draw_linear
 from ..prompt import Prompt
 from ..registry import register
 from ..token_model import Prediction, Token, TokenModel, Tokens, clipped, concatenate
 
-ATTENTION: dict[str, type[LinearSelfAttention | SoftmaxSelfAttention | ReLUSelfAttention]] = {
+AttentionType = Literal["linear", "softmax", "relu"]
+ATTENTION: dict[AttentionType, type[LinearSelfAttention | SoftmaxSelfAttention | ReLUSelfAttention]] = {
     "linear": LinearSelfAttention,
     "softmax": SoftmaxSelfAttention,
     "relu": ReLUSelfAttention,
@@ -48,30 +52,28 @@ class Transformer(TokenModel):
     def __init__(
         self,
         *,
-        input_dim: int = 10,
-        output_dim: int = 1,
-        embed_dim: int = 40,
-        num_layers: int = 12,
-        num_heads: int = 4,
-        head_dim: int = 10,
-        attention_type: str = "linear",
-        widening_factor: int = 4,
+        input_dim: Size = 10,
+        output_dim: Size = 1,
+        embed_dim: Size = 40,
+        num_layers: Repeats = 12,
+        num_heads: Size = 4,
+        head_dim: Size = 10,
+        attention_type: AttentionType = "linear",
+        widening_factor: Size = 4,
         layer_norm: bool = False,
-        clip: float | None = None,
+        clip: Clip = None,
         query_in_context: bool = False,
-        init_scale: float = 1.0,
+        init_scale: InitScale = 1.0,
         key: PRNGKeyArray,
     ):
         """Weights are drawn with variance `init_scale` / `num_layers` / fan-in; biases are zero.
 
         The 0.002 of the attention-only models would start twelve layers on a long plateau.
 
-        **Raises** `ValueError` for an unknown `attention_type`, or an embedding too small to hold a prediction.
+        **Raises** `ConfigError` for an embedding too small to hold a prediction.
         """
-        if attention_type not in ATTENTION:
-            raise ValueError(f"attention_type must be one of {', '.join(ATTENTION)}, got {attention_type!r}")
         if embed_dim < output_dim:
-            raise ValueError(f"embed_dim must be at least output_dim, got {embed_dim} and {output_dim}")
+            raise ConfigError(f"embed_dim must be at least output_dim, got {embed_dim} and {output_dim}")
         embedding_key, *block_keys = jr.split(key, num_layers + 1)
         scale = init_scale / num_layers
         norm = partial(eqx.nn.LayerNorm, embed_dim) if layer_norm else eqx.nn.Identity
