@@ -129,9 +129,9 @@ def test_other_ways_to_miss_a_checkpoint(folder, tmp_path):
         ('{"format": 1, "model": "lsa", "hyperparameters": {"input_dmi": 3}}', "did you mean 'input_dim'"),
         (
             '{"format": 1, "model": "lsa", "hyperparameters": {"input_dim": "ten"}}',
-            "'input_dim' of model 'lsa' must be int, got 'ten'",
+            "input_dim must be a whole number from 1 to 2147483647, got 'ten'",
         ),
-        ('{"format": 1, "model": "lsa", "hyperparameters": {"input_dim": -4}}', "embed_dim must be at least 1"),
+        ('{"format": 1, "model": "lsa", "hyperparameters": {"input_dim": -4}}', "input_dim must be a whole number from 1 to 2147483647, got -4"),
     ],
 )
 def test_bad_cards(folder, text, message):
@@ -216,6 +216,9 @@ def test_unregistered_models_cannot_be_saved(tmp_path):
     class Stranger(eqx.Module):
         w: jax.Array
 
+        def __call__(self, prompt):
+            return self.w
+
     with pytest.raises(errors.ContractError, match=r"iclzoo\.register"):
         save(tmp_path / "stranger", Stranger(jnp.zeros(3)))
     assert list(tmp_path.iterdir()) == []
@@ -287,7 +290,7 @@ def test_a_layer_with_more_heads_is_not_saved(model, getkey, tmp_path):
 
 @pytest.mark.parametrize("step", [-5, 1.5, True, "3", None, float("nan"), 10**18, np.float32(3)])
 def test_steps_are_whole_numbers(step, model, tmp_path):
-    with pytest.raises(errors.ConfigError, match="each of steps must be a whole number from 0"):
+    with pytest.raises(errors.ConfigError, match="a key of steps must be a whole number from 0"):
         save(tmp_path / "x", model, steps={step: model})
     folder = save(tmp_path / "x", model, steps={np.int64(3): model, 10**18 - 1: model})
     assert read_card(folder).steps == (3, 10**18 - 1)
@@ -311,12 +314,12 @@ def test_steps_are_whole_numbers(step, model, tmp_path):
     ],
 )
 def test_a_card_that_could_not_be_read_again_is_not_written(entries, model, tmp_path):
-    with pytest.raises(errors.CardError):
+    with pytest.raises((errors.CardError, errors.ConfigError)):
         save(tmp_path / "x", model, Card(**entries))
     assert list(tmp_path.iterdir()) == []
     folder = save(tmp_path / "x", model)
     text = (folder / "config.json").read_bytes()
-    with pytest.raises(errors.CardError):
+    with pytest.raises((errors.CardError, errors.ConfigError)):
         write_card(folder, replace(read_card(folder), **entries))
     assert (folder / "config.json").read_bytes() == text
 

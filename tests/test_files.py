@@ -276,7 +276,7 @@ def test_what_is_no_file_is_not_replaced(place, tmp_path):
 @pytest.mark.parametrize("name", ["a\0b", "x" * 250, "x" * 5000, "\ud800"])
 def test_names_that_no_folder_can_have(name, model, tmp_path):
     path = f"{tmp_path}/{name}"
-    with pytest.raises((errors.WriteError, errors.PathError), match=r"cannot write to|is no path"):
+    with pytest.raises((errors.WriteError, errors.PathError), match=r"cannot write to|leads nowhere"):
         save(path, model)
     with pytest.raises(errors.ZooError):
         load(path)
@@ -316,5 +316,5 @@ def test_a_card_is_not_put_on_other_weights(model, tmp_path):
 def test_where_a_path_leads(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert located("x/../y") == tmp_path / "y"
-    with pytest.raises(errors.PathError, match="is no path"):
+    with pytest.raises(errors.PathError, match="leads nowhere"):
         located("a\0b")

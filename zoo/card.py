@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from .checked import checked
 from .errors import CardError, closest, said_by
 
 FORMAT = 1
@@ -74,6 +75,8 @@ class Card:
         values: dict[str, Any] = entries | {"steps": tuple(entries.get("steps", ()))}
         return cls(**values)
 
+
+Card.__init__ = checked(Card.__init__)
 
 _version = cache(version)
 

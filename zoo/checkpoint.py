@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from importlib.resources import files
 from math import prod
 from pathlib import Path
@@ -21,8 +22,9 @@ import equinox as eqx
 import jax.random as jr
 from safetensors import SafetensorError
 
+from .arguments import LEARNER, PATH, mapping
 from .card import CARD_FILE, Card, library_versions
-from .checks import whole_number
+from .checks import An, whole_number
 from .errors import (
     CardError,
     CheckpointError,
@@ -36,7 +38,6 @@ from .errors import (
     MissingStepError,
     NoFileError,
     NotACheckpointError,
-    PathError,
     TruncatedFileError,
     UnknownNameError,
     closest,
@@ -45,6 +46,8 @@ from .errors import (
 )
 from .files import located, locked, read_file, write_atomically, writing
 from .folders import FolderKind, current
+from .forked import check_process
+from .gate import gate, gated
 from .memory import physical_memory
 from .registry import create, hyperparameters, model_name
 from .tensors import described, differing_settings, fill, from_bytes, named_arrays, to_bytes
@@ -55,15 +58,18 @@ MODEL_FILE = "model.safetensors"
 MOST_CARD_BYTES = 2**24
 MOST_STEP = 10**18 - 1  # that a card can list
 MOST_STEPS_NAMED = 10
+STEPS_TO_KEEP = mapping(partial(whole_number, least=0, most=MOST_STEP), LEARNER, "{0: model}")
 _LFS_MAGIC = b"version https://git-lfs"
 _DESCRIBED = re.compile(r"[a-z0-9]+\[((?:[0-9]{1,18},?)*)\]")
 
 
+@gated
 def list_checkpoints(pattern: str = "*") -> list[str]:
     """The names of the shipped checkpoints; `pattern` may hold wildcards."""
     return sorted(name for name in _shipped() if fnmatchcase(name, pattern))
 
 
+@gate(name=PATH)
 def checkpoint_folder(name: str | Path) -> Path:
     """The folder of a shipped checkpoint, by name, or of any other, by path.
 
@@ -74,11 +80,13 @@ def checkpoint_folder(name: str | Path) -> Path:
     return _reading(name, lambda folder: folder)
 
 
+@gate(name=PATH)
 def read_card(name: str | Path) -> Card:
     """The card of a checkpoint, by name or path. **Raises** `CheckpointError`, or `UnknownNameError`."""
     return _reading(name, lambda folder: _card(folder / CARD_FILE))
 
 
+@gate(name=PATH)
 def load(name: str | Path, *, step: int | None = None) -> Any:
     """The model of a checkpoint, by name or path; with `step`, as it was at that point of training.
 
@@ -87,7 +95,7 @@ def load(name: str | Path, *, step: int | None = None) -> Any:
 
     **Raises** `UnknownNameError`, or a `CheckpointError` of its own kind for each way a checkpoint can be damaged.
     """
-    step = None if step is None else whole_number("step", step, 0)
+    check_process()
     return _reading(name, lambda folder: _model(folder, step))
 
 
@@ -112,6 +120,7 @@ def check_num_layers(card: Card, source: Path) -> None:
         )
 
 
+@gate(card=An((Card,)), steps=STEPS_TO_KEEP)
 def save(
     path: str | Path,
     model: Any,
@@ -134,6 +143,7 @@ def save(
     return place if Path(path).is_absolute() else Path(path).expanduser()
 
 
+@gate(name=PATH, card=An((Card,)))
 def write_card(name: str | Path, card: Card) -> None:
     """Replace the card of a checkpoint, as when its figures were measured.
 
@@ -156,16 +166,15 @@ def write_card(name: str | Path, card: Card) -> None:
 
 def checkpoint_files(model: Any, card: Card, steps: Mapping[int, Any]) -> dict[str, bytes]:
     """Every file of a checkpoint and its bytes, the card last. **Raises** what `save` does for what `load` would not give back."""
-    kept = {whole_number("each of steps", step, 0, MOST_STEP): steps[step] for step in steps}
     arrays = named_arrays(model)
-    contents = {step_file(step): to_bytes(named_arrays(kept[step])) for step in sorted(kept)}
+    contents = {step_file(step): to_bytes(named_arrays(steps[step])) for step in sorted(steps)}
     contents[MODEL_FILE] = to_bytes(arrays)
     card = replace(
         card,
         model=model_name(model),
         hyperparameters=hyperparameters(model),
         tensors=described(arrays),
-        steps=tuple(sorted(kept)),
+        steps=tuple(sorted(steps)),
         files={name: fingerprint(data) for name, data in contents.items()},
         versions=card.versions or library_versions(),
     )
@@ -240,12 +249,7 @@ def _place(name: str | Path) -> Path:
                 stacklevel=4,
             )
         return shipped
-    try:
-        return Path(os.path.expanduser(name))
-    except TypeError:
-        raise PathError(
-            f"a checkpoint is asked for by its name or its path, got {name!r:.60} of type {type(name).__name__}"
-        ) from None
+    return Path(os.path.expanduser(name))
 
 
 def _check_is_checkpoint(folder: Path, name: str | Path) -> None:

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from .errors import NoFileError, PathError, WriteError, ZooError
+from .checks import shown
+from .errors import NoFileError, PathError, WriteError, ZooError, said_by
 
 _NO_FOLDER_LOCKS = {errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 
@@ -24,9 +25,12 @@ _NO_FOLDER_LOCKS = {errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, e
 def located(path: str | os.PathLike[str]) -> Path:
     """Where a path leads: `~` is the user's home, links are resolved. **Raises** `PathError` for what no file can be called."""
     try:
-        return Path(os.path.realpath(os.path.expanduser(path)))
-    except (ValueError, TypeError, OSError) as error:  # the last where the working directory is gone
-        raise PathError(f"{path!r:.200} is no path: {error}") from None
+        place = Path(os.path.realpath(os.path.expanduser(path)))
+    except (ValueError, OSError) as error:  # the latter where the working directory is gone
+        raise PathError(f"{shown(path)} leads nowhere: {said_by(error)}") from None
+    if not place.name:
+        raise PathError(f"{shown(path)} is the root of the file system; name a file or a folder in it")
+    return place
 
 
 def read_file(path: Path, most: int) -> bytes:
