@@ -14,7 +14,7 @@ from .patterns import LayerPatterns, Patterns
 from .style import Figure, styled
 
 Quantity = Literal["scores", "pattern", "pattern_size"]
-_WHAT = {"scores": "score", "pattern": "pattern", "pattern_size": "pattern"}
+_WHAT = {"scores": "score", "pattern": "pattern", "pattern_size": "pattern"}  # what the bar says
 SIZES = LinearSegmentedColormap.from_list("iclzoo sizes", COLOURS(np.linspace(0.5, 1.0, 9)))  # what is never negative
 
 
@@ -104,11 +104,13 @@ def patterns_figure(patterns: Patterns, *, quantity: Quantity = "pattern") -> Fi
 
 
 def _bar_label(patterns: Patterns, quantity: Quantity) -> str:
-    """Two short lines: a bar may be no taller than one panel."""
+    """A few short lines: a bar may be no taller than one panel."""
     if patterns.num_tasks == 1:
-        return f"attention {_WHAT[quantity]}{', size' if quantity == 'pattern_size' else ''}\n(one prompt)"
-    mean = "root mean square" if quantity == "pattern_size" else "mean"
-    return f"attention {_WHAT[quantity]}, {mean}\n({patterns.num_tasks:,} tasks)"
+        lines = [f"attention {_WHAT[quantity]}{', size' if quantity == 'pattern_size' else ''}", "(one prompt)"]
+    else:
+        mean = "root mean square" if quantity == "pattern_size" else "mean"
+        lines = [f"attention {_WHAT[quantity]},", mean, f"({patterns.num_tasks:,} tasks)"]
+    return "\n".join(lines)
 
 
 def _shares_out(layer: LayerPatterns) -> bool:

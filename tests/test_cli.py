@@ -235,7 +235,7 @@ def test_what_others_wrote_is_shown_as_text(folder, tmp_path, capsys):
     assert r"x[/]y \x1b[31m" in out
     assert run(["verify", str(place), "--no-figures"]) == 0
     assert run(["heatmap", str(place), "-o", str(tmp_path / "x[" / "]$a.png")]) == 0
-    assert run(["show", str(tmp_path / evil)]) == 1
+    assert run(["show", str(tmp_path / f"{evil}\nforged")]) == 1
     text = out + "".join(capsys.readouterr())
     assert escaped in text
     assert not set(text) & set("\x1b\x07\u202e\x9b\N{CAT FACE}")

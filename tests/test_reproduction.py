@@ -10,13 +10,13 @@ from test_training import TINY
 
 from iclzoo.inspect.alignment import Mean
 from iclzoo.inspect.reproduction import Bar, Finding, Outcome, Reproduction, Result, Shelf, percent, reproduce
-from iclzoo.inspect.reproduction_page import cells, number, record, section, write_page
+from iclzoo.inspect.reproduction_page import cells, check_place, number, record, section, write_page
 from iclzoo.inspect.result_book import list_results, result
 from iclzoo.train.recipe_book import list_recipes
 from iclzoo.zoo.checkpoint import list_checkpoints
-from iclzoo.zoo.errors import UnknownNameError
+from iclzoo.zoo.errors import ExistsError, UnknownNameError
 
-PAGE = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text()
+PAGE = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text(encoding="utf-8")
 # Results that take a second or two; the others are run by `iclzoo reproduce --all`.
 QUICK = ("weights", "interpolation")
 
@@ -83,8 +83,28 @@ def test_a_page_holds_what_was_reproduced_so_far(tmp_path):
     ids = ("first", "second", "third")
     for id in ("third", "first", "third"):
         one = Result(id=id, claim="It is one.", source="nobody", checkpoints=(), measure=lambda shelf: outcome(1.5))
-        page = write_page(tmp_path, ids, reproduce(one)).read_text()
+        page = write_page(tmp_path, ids, reproduce(one)).read_text(encoding="utf-8")
     assert re.findall(r"^## (.*)$", page, re.MULTILINE) == ["first", "third"]
+
+
+def test_a_page_overwrites_nothing_but_a_page(tmp_path):
+    one = Result(id="one", claim="It is one.", source="nobody", checkpoints=(), measure=lambda shelf: outcome(1.5))
+    for name in ("reproduction.md", "reproduction/one.json", "reproduction/one.png"):
+        folder = tmp_path / name.replace("/", "-")
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text("mine")
+        with pytest.raises(ExistsError, match=name):
+            write_page(folder, ["one"], reproduce(one))
+        assert (folder / name).read_text() == "mine"
+        (folder / name).unlink()
+        (folder / "reproduction").mkdir(exist_ok=True)
+        (folder / "reproduction" / "two.json").write_text("{")  # of another result, and damaged: it stops nothing
+        page = write_page(folder, ["one", "two"], reproduce(one))
+        assert write_page(folder, ["one", "two"], reproduce(one)) == page
+        assert "](reproduction/one.png)" in page.read_text(encoding="utf-8")
+        assert (folder / "reproduction" / "one.png").stat().st_size > 0
+    for id in list_results():
+        check_place(Path(__file__).parents[1] / "docs", id)  # which is ours
 
 
 def test_unknown_results_get_the_closest():

@@ -4,6 +4,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import IO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -44,7 +45,7 @@ class StandardError(io.TextIOBase):
 
 def work_console() -> Console:
     """Where to speak of the work: standard error, whatever becomes of it."""
-    return Console(file=StandardError())
+    return Console(file=cast(IO[str], StandardError()))
 
 
 def plain_column(template: str, *, style: str = "none") -> TextColumn:

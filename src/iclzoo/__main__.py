@@ -40,8 +40,7 @@ def at_home(value: Any) -> Any:
 def picture_path(path: Path | None) -> Path | None:
     """The path of a picture that can be written."""
     if path is not None:
-        path = at_home(path)
-        check_picture(path)
+        check_picture(path := Path(os.path.expanduser(path)))
     return path
 
 
@@ -354,7 +353,7 @@ def why_jax_does_not_start() -> str | None:
     try:
         jax.devices()
     except Exception as error:
-        return str(error) or f"it has no device of the platforms {jax.config.jax_platforms!r}"
+        return str(error) or f"it has no device of the platforms {jax.config.values['jax_platforms']!r}"
     return None
 
 

@@ -58,8 +58,8 @@ def show(*renderables: RenderableType) -> None:
 
 
 def say(text: str) -> None:
-    """A word about the work."""
-    _err.print(Text(printable(text)), soft_wrap=True)
+    """A word about the work, on one line."""
+    _err.print(Text(printable(text).replace("\n", r"\n")), soft_wrap=True)
 
 
 def complain(text: str) -> None:
