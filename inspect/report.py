@@ -18,7 +18,8 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from ..zoo.errors import ExistsError, ZooError
-from ..zoo.files import write_atomically
+from ..zoo.files import finished_name, located, write_atomically
+from ..zoo.folders import FolderKind
 from ..zoo.text import one_line
 from .style import drawn
 from .subject import Subject
@@ -105,18 +106,21 @@ def write_report(
 
 
 def check_report_folder(folder: Path) -> None:
-    """**Raises** `ExistsError` unless `folder` is absent, empty or a report of ours: nothing else is written into."""
-    if folder.is_dir():
-        page = folder / PAGE
-        if page.is_file():
-            with page.open("rb") as file:
-                ours = MARK.encode() in file.read(4096)
-        else:
-            ours = all(entry.name.startswith(f".{PAGE}.") for entry in folder.iterdir())  # a write that was cut short
-        if not ours:
-            raise ExistsError(f"{folder} holds something else than a report of iclzoo; choose another folder with -o")
-    elif os.path.lexists(folder):
-        raise ExistsError(f"{folder} is no folder; choose another with -o")
+    """**Raises** `ExistsError` unless `folder` is absent, empty, or a report of ours with nothing else in it."""
+    place = located(folder)
+    if place.is_dir() and all(finished_name(entry.name) for entry in place.iterdir()):
+        return  # empty, but for a write that was cut short
+    if os.path.lexists(place):
+        REPORT.check_replaceable(place)
+
+
+def _check_page(page: Path) -> None:
+    with page.open("rb") as file:
+        if MARK.encode() not in file.read(4096):
+            raise ExistsError(f"{page} is no page of iclzoo")
+
+
+REPORT = FolderKind(r"index\.html|(figures|numbers)(/[\w-]+\.(png|svg|json|csv))?", mark=PAGE, check=_check_page)
 
 
 def plain(value: Any) -> Any:

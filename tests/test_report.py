@@ -185,19 +185,23 @@ def test_a_report_overwrites_nothing_but_a_report(tmp_path):
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "mine.txt").write_text("mine")
     (tmp_path / "file").write_text("mine")
-    (tmp_path / "dangling").symlink_to("nowhere")
-    for name in ("site", "notes", "file", "dangling"):
+    for name in ("site", "notes", "file"):
         with pytest.raises(ExistsError, match=name):
             write_report(Subject("lsa"), tmp_path / name, [Section("x", "X", "X.", raising(SystemExit("measured")))])
     assert (tmp_path / "site" / "index.html").read_text(encoding="utf-8") == "mine"
-    assert not (tmp_path / "nowhere").exists()
 
     (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / ".index.html.x1y2.unfinished").touch()  # the first write of a report that was killed
+    (tmp_path / "empty" / ".index.html.x1y2z3a4.unfinished").touch()  # the first write of a report that was killed
     page = write_report(Subject("lsa"), tmp_path / "empty", NOTHING)
-    (tmp_path / "empty" / "mine.txt").write_text("mine")
     assert write_report(Subject("lsa"), tmp_path / "empty", NOTHING) == page
-    assert (tmp_path / "empty" / "mine.txt").read_text(encoding="utf-8") == "mine"
+    (tmp_path / "empty" / "numbers").mkdir(exist_ok=True)
+    (tmp_path / "empty" / "numbers" / "mine.txt").write_text("mine")
+    with pytest.raises(ExistsError, match=r"holds what was not written with it \(numbers/mine\.txt\)"):
+        write_report(Subject("lsa"), tmp_path / "empty", NOTHING)
+
+    (tmp_path / "link").symlink_to("elsewhere")
+    write_report(Subject("lsa"), tmp_path / "link", NOTHING)
+    assert (tmp_path / "elsewhere" / "index.html").exists()
 
 
 def test_a_report_that_was_cut_short_is_written_again(tmp_path):

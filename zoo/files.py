@@ -110,8 +110,13 @@ def beside(path: Path) -> Path:
 
 def unfinished(path: Path) -> list[Path]:
     """What lies beside `path` under such a name: left by a killed process, if one holds the folder's lock."""
-    name = re.compile(rf"\.{re.escape(path.name)}\.[a-z0-9_]{{8}}\.unfinished")
-    return [entry for entry in path.parent.iterdir() if name.fullmatch(entry.name)]
+    return [entry for entry in path.parent.iterdir() if finished_name(entry.name) == path.name]
+
+
+def finished_name(name: str) -> str | None:
+    """The name that what lies under this one was to have; `None` where it is no name of `beside`."""
+    match = re.fullmatch(r"\.(.+)\.[a-z0-9_]{8}\.unfinished", name)
+    return match[1] if match else None
 
 
 def mode_of(path: Path) -> int | None:

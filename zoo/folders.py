@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from .errors import ExistsError, ZooError
-from .files import beside, located, locked, sync_folder, unfinished, write_new, writing
+from .files import beside, finished_name, located, locked, sync_folder, unfinished, write_new, writing
 
 
 class FolderKind:
@@ -30,8 +30,7 @@ class FolderKind:
     def belongs(self, name: str) -> bool:
         """Whether a file or folder of this name, or what a killed process left of it, is one of this kind."""
         folder, _, file = name.rpartition("/")
-        written = re.fullmatch(r"\.(.+)\.[a-z0-9_]{8}\.unfinished", file)
-        return self.names.fullmatch("/".join(filter(None, [folder, written[1] if written else file]))) is not None
+        return self.names.fullmatch("/".join(filter(None, [folder, finished_name(file) or file]))) is not None
 
     def strangers(self, folder: Path) -> list[str]:
         """What is in a folder and does not belong there. A link to a folder does not: what it leads to is elsewhere."""
@@ -60,8 +59,10 @@ class FolderKind:
             with locked(path.parent):
                 self.settle(path)
                 exists = os.path.lexists(path)
+                if exists and not overwrite:
+                    raise ExistsError(f"{path} exists; choose another path or pass overwrite=True")
                 if exists:
-                    self._check_replaceable(path, overwrite)
+                    self.check_replaceable(path)
                 temporary = beside(path)
                 try:
                     temporary.mkdir()
@@ -89,9 +90,8 @@ class FolderKind:
             if leftover.is_dir() and not leftover.is_symlink():
                 self.discard(leftover)
 
-    def _check_replaceable(self, path: Path, overwrite: bool) -> None:
-        if not overwrite:
-            raise ExistsError(f"{path} exists; choose another path or pass overwrite=True")
+    def check_replaceable(self, path: Path) -> None:
+        """**Raises** `ExistsError` unless there is a folder of this kind, with nothing else in it."""
         if not (path / self.mark).is_file():
             raise ExistsError(f"{path} exists and holds no {self.mark}, so it is not overwritten; choose another path")
         try:
