@@ -222,7 +222,9 @@ def test_preconditioned_gradient_descent(getkey, x64):
 
 
 def test_wrong_shapes_of_parameters():
-    with pytest.raises(ValueError, match=r"one square matrix or 1 \(one a step\), of finite numbers, got .* of shape \(3,\)"):
+    with pytest.raises(
+        ValueError, match=r"one square matrix or 1 \(one a step\), of finite numbers, got .* of shape \(3,\)"
+    ):
         PreconditionedGradientDescent(jnp.ones(3))
     with pytest.raises(ValueError, match=r"step_size must be one number or 2"):
         GradientDescent(jnp.ones(3), num_steps=2)
