@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 import equinox as eqx
 import jax.random as jr
 
+from ..zoo.checked import checked
 from ..zoo.errors import unknown_name
 from ..zoo.registry import create, list_models
 from .recipe import Recipe
@@ -15,17 +16,19 @@ FAMILIES = (one_layer, depth, conditions, theory, attention, copying, sines, tra
 _BY_NAME = {recipe.name: recipe for family in FAMILIES for recipe in family.RECIPES}
 
 
+@checked
 def list_recipes(pattern: str = "*") -> list[str]:
     """The names of all recipes; `pattern` may hold wildcards."""
     return sorted(name for name in _BY_NAME if fnmatchcase(name, pattern))
 
 
+@checked
 def recipe(name: str) -> Recipe:
     """The recipe of that name; the name of a model stands for the default protocol on that model.
 
     **Raises** `UnknownNameError`, with the closest matches.
     """
-    if isinstance(name, str) and name in _BY_NAME:
+    if name in _BY_NAME:
         return _BY_NAME[name]
     if name not in list_models():
         raise unknown_name("recipe or model", name, {*_BY_NAME, *list_models()})

@@ -1,6 +1,7 @@
 """Sizes are held against the memory of the machine before any is taken."""
 
 import os
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +33,11 @@ def check_memory(what: str, num_numbers: int) -> None:
 
 def check_result(what: str, make: Callable[[], Any]) -> None:
     """`ConfigError` unless the arrays of what `make` makes fit into this machine; nothing is made."""
-    with jax.threefry_partitionable(True):  # the other form lists its counters, of which there may be too many
+    with (
+        warnings.catch_warnings(),
+        jax.threefry_partitionable(True),
+    ):  # the other form lists its counters, perhaps too many
+        warnings.simplefilter("ignore")  # of indices that 32 bits cannot hold
         arrays = jax.tree.leaves(eqx.filter(eqx.filter_eval_shape(make), _is_shape))
     check_memory(what, sum(array.size for array in arrays))
 

@@ -80,16 +80,18 @@ def check_contract(name: str, cls: type) -> None:
             require(known, f"the hyperparameter `{parameter.name}` must be a field or property of the model")
 
 
+@checked
 def list_models(pattern: str = "*") -> list[str]:
     """The names of all models, those of installed packages included; `pattern` may hold wildcards."""
     _discover()
     return sorted(name for name in _models if fnmatchcase(name, pattern))
 
 
+@checked
 def model_class(name: str) -> type:
     """The class registered under `name`. **Raises** `UnknownNameError`."""
     _discover()
-    if not isinstance(name, str) or name not in _models:
+    if name not in _models:
         raise unknown_name("model", name, _models)
     return _models[name]
 
@@ -109,6 +111,7 @@ def model_name(model: Any) -> str:
     raise ContractError(f"{type(model).__qualname__} is not registered; decorate it with @iclzoo.register(name)")
 
 
+@checked
 def create(name: str, *, key: PRNGKeyArray, **hyperparameters: Any) -> Any:
     """A fresh, untrained model.
 
