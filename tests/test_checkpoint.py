@@ -129,7 +129,10 @@ def test_other_ways_to_miss_a_checkpoint(folder, tmp_path):
             '{"format": 1, "model": "lsa", "hyperparameters": {"input_dim": "ten"}}',
             "input_dim must be a whole number from 1 to 2147483647, got 'ten'",
         ),
-        ('{"format": 1, "model": "lsa", "hyperparameters": {"input_dim": -4}}', "input_dim must be a whole number from 1 to 2147483647, got -4"),
+        (
+            '{"format": 1, "model": "lsa", "hyperparameters": {"input_dim": -4}}',
+            "input_dim must be a whole number from 1 to 2147483647, got -4",
+        ),
     ],
 )
 def test_bad_cards(folder, text, message):

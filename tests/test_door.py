@@ -19,10 +19,12 @@ from iclzoo.train.recipe import Recipe
 from iclzoo.train.tasks import LinearRegression
 from iclzoo.train.teachers import AnisotropicTeacher, GaussianTeacher
 from iclzoo.zoo import config, registry
+from iclzoo.zoo.attention import LinearSelfAttention, MergedLinearSelfAttention
 from iclzoo.zoo.checkpoint import load, save
 from iclzoo.zoo.config import from_config, setting, to_config
 from iclzoo.zoo.constructions.copying import copying_transformer
 from iclzoo.zoo.errors import ConfigError, ContractError, ShapeError, UnknownNameError, ZooError, closest
+from iclzoo.zoo.mlp import MLP
 from iclzoo.zoo.prompt import Prompt
 from iclzoo.zoo.registry import create, failed_plugins, hyperparameters, list_models, model_name, register
 
@@ -159,6 +161,9 @@ def test_eight_threads_first_thing():
         lambda: copying_transformer(num_examples=10**6, input_dim=3),
         lambda: LinearRegression(input_dim=10**6, output_dim=10**6),
         lambda: LinearRegression(num_examples=2**31 - 1),
+        lambda: LinearSelfAttention(embed_dim=10**6, init_scale=1.0, key=jr.key(0)),
+        lambda: MergedLinearSelfAttention(embed_dim=10**6, init_scale=1.0, key=jr.key(0)),
+        lambda: MLP(embed_dim=10**6, hidden_dim=10**6, init_scale=1.0, key=jr.key(0)),
     ],
 )
 def test_sizes_are_held_against_the_memory_before_any_is_taken(make):
@@ -223,6 +228,18 @@ def test_sizes_of_a_distribution_are_those_of_the_task():
             LinearRegression(input_dim=3, **wrong)
     with pytest.raises(ConfigError, match=r"mean must be .* got shape \(1, 2\)"):
         LinearRegression(input_dim=3, teacher=GaussianTeacher(mean=((1.0, 2.0),)))
+
+
+def test_a_traced_task_samples(getkey):
+    """Its numbers have no value and no shape that NumPy sees, in tuples neither."""
+    task = LinearRegression(
+        input_dim=2,
+        inputs=Gaussian(((1.0, 0.5), (0.5, 1.0))),
+        teacher=GaussianTeacher(mean=((1.0, 2.0),)),
+    )
+    key = getkey()
+    _, target = task.sample(key)
+    assert_close(jax.jit(lambda task: task.sample(key)[1])(task), target)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, 4294967297, 1.0, True, "1"])

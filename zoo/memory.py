@@ -3,12 +3,14 @@
 import os
 import warnings
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .checks import is_traced
 from .errors import ConfigError
 
 UNKNOWN = 2**40  # bytes, where the system does not say
@@ -29,6 +31,12 @@ def check_memory(what: str, num_numbers: int) -> None:
         raise ConfigError(
             f"{what} would take {needed / 1e9:.3g} GB, but this machine has {memory / 1e9:.3g} GB; choose smaller sizes"
         )
+
+
+def check_draw(what: str, *shapes: tuple[int, ...], key: Any) -> None:
+    """`check_memory` for weights of these shapes, unless `key` is traced: then shapes alone are asked for."""
+    if not is_traced(key):
+        check_memory(what, sum(map(prod, shapes)))
 
 
 def check_result(what: str, make: Callable[[], Any]) -> None:

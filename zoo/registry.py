@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .checked import SIZE, checked
+from .checks import is_traced
 from .errors import ConfigError, ContractError, ZooError, closest, said_by, unknown_name
 from .memory import check_result
 from .origin import check_free, name_of
@@ -36,6 +37,7 @@ _lock = RLock()  # of discovery alone: what registers itself meanwhile takes no 
 _discovered = _discovering = False
 
 
+@checked
 def register(name: str) -> Callable[[Model], Model]:
     """Class decorator: add a model to the zoo under `name`.
 
@@ -135,7 +137,7 @@ def create(name: str, *, key: PRNGKeyArray, **hyperparameters: Any) -> Any:
                 f"model {name!r} cannot be built with {chosen or 'its defaults'}: {said_by(error)}"
             ) from error
 
-    if not isinstance(key, jax.core.Tracer):  # where it is one, shapes alone are asked for
+    if not is_traced(key):  # where it is one, shapes alone are asked for
         sizes = ", ".join(
             f"{given} {value}" for given, value in hyperparameters.items() if isinstance(value, int | np.integer)
         )
