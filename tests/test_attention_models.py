@@ -218,7 +218,7 @@ def test_the_papers_transformer_is_the_default():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"attention_type": "sofmax"}, "linear, softmax, relu"),
+        ({"attention_type": "sofmax"}, "'linear', 'softmax', 'relu'"),
         ({"embed_dim": 1, "output_dim": 2}, "at least output_dim"),
     ],
     ids=str,

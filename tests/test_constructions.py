@@ -94,7 +94,7 @@ def test_gd_plus_plus_without_correction_is_gradient_descent(getkey, x64):
 
 
 def test_step_sizes_and_gammas_must_match():
-    with pytest.raises(ValueError, match="one gamma a step: got 2 step sizes and 1 gammas"):
+    with pytest.raises(ValueError, match=r"one each a step, got shapes \(2,\) and \(1,\)"):
         gd_plus_plus_lsa([1.0, 2.0], [0.1], **dims(1))
 
 

@@ -186,9 +186,9 @@ def test_recipes_are_found_by_name_and_come_back_from_their_cards():
         ({"kind": "adam", "learning_rte": 0.1}, "did you mean 'learning_rate'"),
         ({"kind": "adamm"}, "did you mean 'adam'"),
         ({"kind": "every"}, "needs the setting 'interval'"),
-        ({"kind": "every", "interval": 0}, "at least 1"),
-        ({"kind": "linear_regression", "num_examples": 0}, "at least 1"),
-        ({"kind": "recipe", "name": "x", "model": "lsa", "batch_size": 0}, "at least 1"),
+        ({"kind": "every", "interval": 0}, "from 1 to 2147483647"),
+        ({"kind": "linear_regression", "num_examples": 0}, "from 1 to 2147483647"),
+        ({"kind": "recipe", "name": "x", "model": "lsa", "batch_size": 0}, "from 1 to 2147483647"),
         (
             {
                 "kind": "recipe",

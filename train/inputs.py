@@ -32,7 +32,7 @@ ScaleOrZero = Annotated[Number, Scalar(least=0, most=MOST_SCALE)]
 OneVariance = Annotated[Number, Scalar(least=LEAST_VARIANCE, most=MOST_VARIANCE)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Variance(PlainReals):
     """One variance, one for each coordinate, or a covariance matrix; some of the coordinates, but not all, may be constant."""
 
@@ -197,11 +197,16 @@ class RandomCovariance(Inputs):
 
 def check_variance_size(variance: Any, size: int) -> None:
     """`ConfigError` unless a variance is one number, or has `size` rows."""
-    shape = np.shape(variance)
+    shape = shape_of(variance)
     if shape and shape[0] != size:
         raise ConfigError(
             f"variance must be one number, or have an entry for each of the {size} coordinates, got one for {shape[0]}"
         )
+
+
+def shape_of(numbers: Any) -> tuple[int, ...]:
+    """The shape of an array, or of nested tuples, whose numbers may be traced."""
+    return (len(numbers), *shape_of(numbers[0])) if isinstance(numbers, tuple) else np.shape(numbers)
 
 
 def root(covariance: Matrix) -> Matrix:

@@ -28,7 +28,7 @@ def recipe(name: str) -> Recipe:
 
     **Raises** `UnknownNameError`, with the closest matches.
     """
-    if isinstance(name, str) and name in _BY_NAME:
+    if name in _BY_NAME:
         return _BY_NAME[name]
     if name not in list_models():
         raise unknown_name("recipe or model", name, {*_BY_NAME, *list_models()})

@@ -6,7 +6,6 @@ from typing import Annotated
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..zoo.checked import Number, Size
@@ -14,7 +13,7 @@ from ..zoo.checks import MAX_SEED, PlainReals, Whole
 from ..zoo.config import setting
 from ..zoo.determinism import key_of
 from ..zoo.errors import ConfigError
-from .inputs import Gaussian, ScaleOrZero, Variance, check_variance_size
+from .inputs import Gaussian, ScaleOrZero, Variance, check_variance_size, shape_of
 
 PoolSeed = Annotated[int, Whole(0, MAX_SEED)]
 
@@ -41,7 +40,7 @@ class GaussianTeacher(Teacher):
     ] = 0.0
 
     def check_sizes(self, output_dim: int, input_dim: int) -> None:
-        shape = np.shape(self.mean)  # pyright: ignore[reportArgumentType]
+        shape = shape_of(self.mean)
         if shape not in ((), (output_dim, input_dim)):
             raise ConfigError(
                 f"mean must be one number, or have output_dim {output_dim} rows of input_dim {input_dim} entries, got shape {shape}"

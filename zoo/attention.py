@@ -17,6 +17,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .checked import InitScale, InverseTemperature, Size, checked
+from .memory import check_draw
 
 Weights = Float[Array, "num_heads head_dim embed_dim"]
 Projection = Float[Array, "num_heads embed_dim head_dim"]
@@ -102,8 +103,9 @@ def draw_factors(
     draw = jax.nn.initializers.variance_scaling
     project = draw(init_scale, "fan_in", "truncated_normal", in_axis=2, out_axis=1, batch_axis=0)
     gather = draw(init_scale, "fan_in", "truncated_normal", in_axis=(0, 2), out_axis=1)
-    key_K, key_Q, key_V, key_P = jr.split(key, 4)
     shape = (num_heads, head_dim, embed_dim)
+    check_draw(f"attention of embed_dim {embed_dim}, num_heads {num_heads}, head_dim {head_dim}", *[shape] * 4, key=key)
+    key_K, key_Q, key_V, key_P = jr.split(key, 4)
     W_P = gather(key_P, (num_heads, embed_dim, head_dim))
     return project(key_K, shape), project(key_Q, shape), project(key_V, shape), W_P
 
@@ -238,9 +240,10 @@ class MergedLinearSelfAttention(SelfAttention):
         draw = jax.nn.initializers.variance_scaling(
             init_scale, "fan_in", "truncated_normal", in_axis=2, out_axis=1, batch_axis=0
         )
+        shape = (num_heads, embed_dim, embed_dim)
+        check_draw(f"attention of embed_dim {embed_dim}, num_heads {num_heads}", shape, shape, key=key)
         key_KQ, key_PV = jr.split(key)
-        self.W_KQ = draw(key_KQ, (num_heads, embed_dim, embed_dim))
-        self.W_PV = draw(key_PV, (num_heads, embed_dim, embed_dim))
+        self.W_KQ, self.W_PV = draw(key_KQ, shape), draw(key_PV, shape)
 
     def pattern(self, scores: Scores) -> Scores:
         return scores

@@ -79,6 +79,9 @@ class Check(ABC):
         """The part of a message that helps with a value that was refused."""
         return ""
 
+    def __repr__(self) -> str:
+        return f"<{self.expected}>"  # as the signature of what is checked shows it
+
     def __call__(self, name: str, value: Any) -> Any:
         """`value` in its plain form. **Raises** `ConfigError`, naming the setting, the value and what is allowed."""
         try:
@@ -88,7 +91,7 @@ class Check(ABC):
         raise ConfigError(f"{name} must be {self.expected}, got {shown(value)}{hint}") from None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Whole(Check):
     """A whole number in a range: Python's or NumPy's, but no truth value and no float."""
 
@@ -116,7 +119,7 @@ class Whole(Check):
         return number
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Real(Check):
     """A number within bounds that is finite, and within those that are strict, in single precision too."""
 
@@ -150,7 +153,7 @@ class Real(Check):
         return number
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scalar(Real):
     """A `Real`, or a JAX array of one: an array stays one, so that a sweep over its values compiles once."""
 
@@ -164,7 +167,7 @@ class Scalar(Real):
         return _floating(value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Reals(Check):
     """Finite numbers as a JAX array, of as many axes as one of `axes`."""
 
@@ -183,7 +186,7 @@ class Reals(Check):
 
     def fitting(self, value: Any) -> np.ndarray | jax.Array:
         """`value` as an array, once it is found to be as expected."""
-        if any(map(is_traced, jax.tree.leaves(value))):
+        if any(map(is_traced, jax.tree.leaves(value) if isinstance(value, list | tuple) else [value])):
             array = jnp.asarray(value)
         else:
             array = value if isinstance(value, jax.Array) else np.asarray(value)
@@ -197,7 +200,7 @@ class Reals(Check):
         return array
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PlainReals(Reals):
     """`Reals` as a card holds them: a number or nested tuples; a JAX array stays one, so that a sweep over its values compiles once."""
 
@@ -206,7 +209,7 @@ class PlainReals(Reals):
         return _floating(array) if isinstance(array, jax.Array) else _in_tuples(np.asarray(array, float).tolist())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Truth(Check):
     """True or False."""
 
@@ -220,7 +223,7 @@ class Truth(Check):
         return bool(value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Text(Check):
     """A text that a file can hold."""
 
@@ -235,7 +238,7 @@ class Text(Check):
         return str(value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FileName(Text):
     """A text that can be the name of a folder."""
 
@@ -252,7 +255,7 @@ class FileName(Text):
         return name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OneOf(Check):
     """One of some names."""
 
@@ -271,7 +274,7 @@ class OneOf(Check):
         return f"; {closest(value, self.choices)}" if isinstance(value, str) else ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class An(Check):
     """An instance of one of some classes."""
 
@@ -288,7 +291,7 @@ class An(Check):
         return value
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OrNone(Check):
     """What another check takes, or None."""
 
@@ -305,7 +308,7 @@ class OrNone(Check):
         return self.check.hint(value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Each(Check):
     """A tuple, written as a list or a tuple, of what another check takes."""
 
@@ -325,7 +328,7 @@ class Each(Check):
         return next(filter(None, hints), "")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Named(Check):
     """A mapping from texts to what another check takes, as a dictionary."""
 

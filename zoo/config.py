@@ -19,6 +19,7 @@ Settings = TypeVar("Settings")
 _kinds: dict[str, type] = {}
 
 
+@checked
 def setting(kind: str) -> Callable[[type[Settings]], type[Settings]]:
     """Class decorator: let a dataclass be written on cards as `kind`, and check its settings wherever it is made.
 

@@ -1,13 +1,16 @@
 """Sizes are held against the memory of the machine before any is taken."""
 
 import os
+import warnings
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .checks import is_traced
 from .errors import ConfigError
 
 UNKNOWN = 2**40  # bytes, where the system does not say
@@ -30,9 +33,19 @@ def check_memory(what: str, num_numbers: int) -> None:
         )
 
 
+def check_draw(what: str, *shapes: tuple[int, ...], key: Any) -> None:
+    """`check_memory` for weights of these shapes, unless `key` is traced: then shapes alone are asked for."""
+    if not is_traced(key):
+        check_memory(what, sum(map(prod, shapes)))
+
+
 def check_result(what: str, make: Callable[[], Any]) -> None:
     """`ConfigError` unless the arrays of what `make` makes fit into this machine; nothing is made."""
-    with jax.threefry_partitionable(True):  # the other form lists its counters, of which there may be too many
+    with (
+        warnings.catch_warnings(),
+        jax.threefry_partitionable(True),
+    ):  # the other form lists its counters, perhaps too many
+        warnings.simplefilter("ignore")  # of indices that 32 bits cannot hold
         arrays = jax.tree.leaves(eqx.filter(eqx.filter_eval_shape(make), _is_shape))
     check_memory(what, sum(array.size for array in arrays))
 

@@ -7,11 +7,13 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .checked import InitScale, Size, checked
+from .memory import check_draw
 
 
 @checked
 def draw_linear(in_dim: Size, out_dim: Size, *, init_scale: InitScale, key: PRNGKeyArray) -> eqx.nn.Linear:
     """t ↦ W t + b with W from a truncated normal of variance `init_scale` / `in_dim` and b = 0 (Haiku's rule)."""
+    check_draw(f"a linear map from {in_dim} to {out_dim} entries", (out_dim, in_dim), key=key)
     draw = jax.nn.initializers.variance_scaling(init_scale, "fan_in", "truncated_normal", in_axis=1, out_axis=0)
     linear = eqx.filter_eval_shape(eqx.nn.Linear, in_dim, out_dim, key=key)  # its own initial weights are not drawn
     return eqx.tree_at(

@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from .checked import SIZE, checked
+from .checks import is_traced
 from .errors import ConfigError, ContractError, ZooError, closest, said_by, unknown_name
 from .gate import gated
 from .memory import check_result
@@ -93,7 +94,7 @@ def list_models(pattern: str = "*") -> list[str]:
 def model_class(name: str) -> type:
     """The class registered under `name`. **Raises** `UnknownNameError`."""
     _discover()
-    if not isinstance(name, str) or name not in _models:
+    if name not in _models:
         raise unknown_name("model", name, _models)
     return _models[name]
 
@@ -137,7 +138,7 @@ def create(name: str, *, key: PRNGKeyArray, **hyperparameters: Any) -> Any:
                 f"model {name!r} cannot be built with {chosen or 'its defaults'}: {said_by(error)}"
             ) from error
 
-    if not isinstance(key, jax.core.Tracer):  # where it is one, shapes alone are asked for
+    if not is_traced(key):  # where it is one, shapes alone are asked for
         sizes = ", ".join(
             f"{given} {value}" for given, value in hyperparameters.items() if isinstance(value, int | np.integer)
         )

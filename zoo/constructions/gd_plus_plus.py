@@ -48,7 +48,9 @@ def gd_plus_plus_lsa(
     von Oswald et al. 2023, appendix A.10.
     """
     if step_sizes.shape != gammas.shape:
-        raise ShapeError(f"one gamma a step: got {len(step_sizes)} step sizes and {len(gammas)} gammas")
+        raise ShapeError(
+            f"step_sizes and gammas must be one each a step, got shapes {step_sizes.shape} and {gammas.shape}"
+        )
     dims: dict[str, Any] = {"input_dim": input_dim, "output_dim": output_dim}
     layers = tuple(
         gd_plus_plus_attention(eta, gamma, num_examples=num_examples, **dims)
