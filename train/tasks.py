@@ -13,6 +13,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..zoo.config import setting
+from ..zoo.determinism import split
 from ..zoo.errors import ConfigError
 from ..zoo.prompt import Prompt
 from .inputs import Inputs, Number, Uniform
@@ -50,9 +51,7 @@ class Task(eqx.Module):
 
     def sample_batch(self, key: PRNGKeyArray, num_tasks: int) -> tuple[Prompt, Float[Array, "{num_tasks} output_dim"]]:
         """`num_tasks` independent prompts and targets, with a leading axis on every array."""
-        with jax.threefry_partitionable(True):
-            keys = jr.split(key, num_tasks)
-        return jax.vmap(self.sample)(keys)
+        return jax.vmap(self.sample)(split(key, num_tasks))
 
 
 @setting("linear_regression")
