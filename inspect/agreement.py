@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import equinox as eqx
 import jax
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..train.tasks import Task
+from ..zoo.determinism import split
 from ..zoo.gate import gated, predict
 from ..zoo.prompt import Learner, Prompt
 from .alignment import Mean, sensitivity
@@ -96,7 +96,7 @@ def draw(task: Task, num_tasks: int, key: PRNGKeyArray) -> Iterator[tuple[Prompt
     Unlike in `over_tasks`, a learner is then compiled apart from the task and from the learners it is compared with.
     """
     num_chunks = -(-num_tasks // CHUNK)
-    for keys in jr.split(key, num_chunks * CHUNK).reshape(num_chunks, CHUNK):
+    for keys in split(key, num_chunks * CHUNK).reshape(num_chunks, CHUNK):
         yield _sample(task, keys)
 
 

@@ -1,6 +1,5 @@
 """The demonstration of `make demo`: a trained attention layer takes a step of gradient descent."""
 
-import jax.random as jr
 from matplotlib.figure import Figure
 from rich.table import Table
 
@@ -11,6 +10,7 @@ from ..train.step_size import optimal_step_size
 from ..zoo.algorithms.gradient_descent import GradientDescent
 from ..zoo.checkpoint import load
 from ..zoo.constructions.gd import gradient_descent_lsa
+from ..zoo.determinism import key_of
 from .alignment import Mean, alignment
 from .figures import MEASURING_SEED
 from .heatmap import heatmap
@@ -22,7 +22,7 @@ NUM_TASKS = 100_000
 def run_demo() -> tuple[tuple[Table, ...], Figure]:
     """Train `lsa-fast`, put it and the shipped `lsa` beside one step of gradient descent, and draw their weights."""
     fresh = recipe("lsa-fast")
-    task, key = fresh.task, jr.key(MEASURING_SEED)
+    task, key = fresh.task, key_of(MEASURING_SEED)
     optimum = optimal_step_size(task)
     descent = GradientDescent(optimum.step_size)
     learners = {

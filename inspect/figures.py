@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jax.random as jr
 import numpy as np
 
 from ..train.baselines import best_baseline
@@ -15,6 +14,7 @@ from ..train.tasks import Task
 from ..zoo.card import Card
 from ..zoo.checkpoint import load, read_card, write_card
 from ..zoo.config import from_config
+from ..zoo.determinism import key_of
 from ..zoo.errors import ZooError
 from ..zoo.gate import gated
 from ..zoo.prompt import Learner
@@ -58,7 +58,7 @@ def measure(
     learner: Learner, task: Task, baselines: tuple[str, ...], *, num_tasks: int = CARD_TASKS, seed: int = MEASURING_SEED
 ) -> Figures:
     """Measure a learner beside `baselines`, each at its best on `task`."""
-    key = jr.key(seed)
+    key = key_of(seed)
     tuned = {name: best_baseline(name, task) for name in baselines}
     own, others, excess = mean_over_tasks(_half_errors, (learner, tuned), task, num_tasks=num_tasks, key=key)
     return Figures(
@@ -97,7 +97,7 @@ def measure_checkpoint(folder: str | Path, *, num_tasks: int = CARD_TASKS) -> Ca
 @gated
 def standard_probe(recipe: Recipe, *, num_tasks: int = 2_000) -> Callable[[Learner], dict[str, float | None]]:
     """What a training logs beside the loss: alignment with the recipe's baselines, and the steps the gauge-fixed weights spell."""
-    key, task = jr.key(MEASURING_SEED), recipe.task.fresh
+    key, task = key_of(MEASURING_SEED), recipe.task.fresh
 
     def probe(learner: Learner) -> dict[str, float | None]:
         row: dict[str, float | None] = {}

@@ -16,6 +16,7 @@ from ..train.tasks import Task
 from ..zoo.arguments import PATH
 from ..zoo.checkpoint import load, read_card
 from ..zoo.config import from_config
+from ..zoo.determinism import fixed_settings, key_of, typed
 from ..zoo.errors import UnknownNameError, ZooError
 from ..zoo.gate import gate, gated
 from ..zoo.prompt import Learner, Prompt
@@ -98,6 +99,14 @@ def identify(
 
     **Raises** `UnknownNameError` for a name that is none, `ZooError` where no candidate applies.
     """
+    key = typed(key)
+    with fixed_settings(learner, task, finite=False) as (learner, task):
+        return _identify(learner, task, candidates, num_tasks, key)
+
+
+def _identify(
+    learner: Learner, task: Task, candidates: Sequence[str] | None, num_tasks: int, key: PRNGKeyArray
+) -> Identification:
     key_tune, *keys = jr.split(key, 4)
     prompts, targets, predictions = _tuning_tasks(learner, task, key_tune)
     usable = jnp.isfinite(predictions).all(axis=1)
@@ -152,7 +161,7 @@ def identify_checkpoint(
     task = from_config(dict(read_card(name).task))
     if not isinstance(task, Task):
         raise ZooError(f"the card of {name} names no task, so it is not known where to measure")
-    return identify(load(name, step=step), task, candidates=candidates, num_tasks=num_tasks, key=jr.key(seed))
+    return identify(load(name, step=step), task, candidates=candidates, num_tasks=num_tasks, key=key_of(seed))
 
 
 def _tuning_tasks(learner: Learner, task: Task, key: PRNGKeyArray) -> tuple[Prompt, Predictions, Predictions]:

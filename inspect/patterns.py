@@ -5,12 +5,12 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..train.losses import over_tasks
 from ..train.tasks import Task
+from ..zoo.determinism import split
 from ..zoo.errors import ZooError
 from ..zoo.gate import gated
 from ..zoo.interleaving import InterleavingModel
@@ -69,7 +69,7 @@ def mean_patterns(model: Any, task: Task, *, num_tasks: int = 2_000, key: PRNGKe
     _check(model)
     total, counted = None, 0
     batch = min(BATCH, num_tasks)
-    for start, batch_key in zip(range(0, num_tasks, batch), jr.split(key, -(-num_tasks // batch)), strict=True):
+    for start, batch_key in zip(range(0, num_tasks, batch), split(key, -(-num_tasks // batch)), strict=True):
         scores, pattern = over_tasks(_maps, model, task, num_tasks=batch, key=batch_key)  # one shape: one compilation
         rest = min(batch, num_tasks - start)
         finite = np.all([_finite(maps[:rest]) for maps in (*scores, *pattern)], axis=0)

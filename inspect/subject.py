@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from ..train.baselines import best_baseline
@@ -15,6 +14,7 @@ from ..train.tasks import Task
 from ..zoo.card import Card
 from ..zoo.checkpoint import load, read_card
 from ..zoo.config import from_config
+from ..zoo.determinism import key_of
 from ..zoo.errors import ZooError
 from ..zoo.prompt import Learner
 from ..zoo.text import one_line
@@ -70,4 +70,4 @@ class Subject:
     @property
     def key(self) -> PRNGKeyArray:
         """The key of the tasks that everything in a report is measured on."""
-        return jr.key(MEASURING_SEED)
+        return key_of(MEASURING_SEED)

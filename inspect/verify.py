@@ -8,11 +8,14 @@ from typing import Any
 import numpy as np
 
 from ..train.loop import initial_model
+from ..train.provenance import differing_versions
 from ..train.recipe import Recipe
+from ..train.tasks import Task
+from ..zoo import checks
 from ..zoo.arguments import PATH
-from ..zoo.card import Card, library_versions
+from ..zoo.card import Card
 from ..zoo.checkpoint import MODEL_FILE, checkpoint_folder, load, read_card, read_tensors, recorded, step_file
-from ..zoo.config import from_config
+from ..zoo.config import from_config, to_config
 from ..zoo.errors import ConfigError, UnknownNameError, ZooError, said_by
 from ..zoo.gate import gate
 from ..zoo.tensors import named_arrays
@@ -20,6 +23,8 @@ from .figures import measure
 
 # What float32 leaves open between machines: a part of the figure itself, and a part of its standard error.
 RELATIVE, OF_STANDARD_ERROR = 1e-3, 0.1
+# The largest numbers on a card that are taken at their word: of tasks to measure on, and of steps.
+MAX_TASKS, MAX_STEPS = 10**8, 10**7
 
 
 @dataclass(frozen=True)
@@ -79,38 +84,27 @@ def _check_files(folder: Path, card: Card) -> str:
 
 
 def _check_steps(folder: Path, card: Card) -> str:
-    last = card.training.get("num_steps")
-    if card.steps[0] != 0 or card.steps[-1] != last or list(card.steps) != sorted(set(card.steps)):
-        raise _FailedError(f"the steps must run from 0 to {last} in order, got {list(card.steps)}")
+    recipe = _recipe(card)
+    last = checks.whole_number("num_steps", recipe.num_steps, 1, MAX_STEPS)
+    if card.steps != recipe.keep.steps(last):
+        raise _FailedError(f"the steps must be those that the recipe keeps, from 0 to {last}, got {list(card.steps)}")
     hashes = [recorded(folder, step_file(step), card).get("sha256") for step in card.steps]
     for earlier, later, a, b in zip(card.steps, card.steps[1:], hashes, hashes[1:], strict=False):
         if a == b:
             raise _FailedError(f"steps {earlier} and {later} hold the same weights")
     if hashes[-1] != recorded(folder, MODEL_FILE, card).get("sha256"):
         raise _FailedError(f"the last step, {last}, is not the model")
-    return f"{len(card.steps)} steps from 0 to {last}, each different from the one before, the last being the model"
+    return f"{len(card.steps)} steps from 0 to {last}, as the recipe keeps them, each unlike the one before, the last being the model"
 
 
 def _check_start(folder: Path, card: Card) -> str:
-    try:
-        recipe = from_config(dict(card.training))
-    except (ConfigError, UnknownNameError) as error:
-        raise _FailedError(f"the recipe on the card cannot be read: {error}") from None
-    if not isinstance(recipe, Recipe) or 0 not in card.steps:
-        raise _UncheckableError("the card has no recipe with a kept step 0 to compare with")
-    settings = {name: value for name, value in recipe.hyperparameters.items() if value is not None}
-    if recipe.model != card.model or not settings.items() <= card.hyperparameters.items():
-        raise _FailedError("the recipe on the card trains another model than that of the card")
-    made_with, here = dict(card.versions), library_versions()
-    differing = [
-        f"{name} {made_with.get(name)} → {here[name]}"
-        for name in ("jax", "jaxlib")
-        if made_with.get(name) != here[name]
-    ]
+    recipe = _recipe(card)
+    if 0 not in card.steps:
+        raise _UncheckableError("the card has no kept step 0 to compare with")
     kept, fresh = named_arrays(load(folder, step=0)), named_arrays(initial_model(recipe))
     if kept.keys() == fresh.keys() and all(np.array_equal(kept[name], fresh[name]) for name in kept):
         return f"step 0 is what seed {recipe.seed} gives, bit for bit"
-    if differing:
+    if differing := differing_versions(card.versions, ("jax", "jaxlib")):
         raise _UncheckableError(
             f"step 0 differs from what seed {recipe.seed} gives here; so do the libraries: {', '.join(differing)}"
         )
@@ -119,13 +113,40 @@ def _check_start(folder: Path, card: Card) -> str:
 
 def _check_figures(folder: Path, card: Card) -> str:
     task, figures = from_config(dict(card.task)), card.figures
+    if not isinstance(task, Task):
+        raise _UncheckableError("the card names no task to measure on")
+    names, num_tasks, seed = (figures.get(name) for name in ("baselines", "num_tasks", "seed"))
+    if not isinstance(names, Mapping) or (card.training and set(names) != set(_recipe(card).baselines)):
+        raise _FailedError(f"the baselines must be those of the recipe, got {names!r:.60}")
     fresh = measure(
-        load(folder), task.fresh, tuple(figures["baselines"]), num_tasks=figures["num_tasks"], seed=figures["seed"]
+        load(folder),
+        task.fresh,
+        tuple(names),
+        num_tasks=checks.whole_number("num_tasks", num_tasks, 1, MAX_TASKS),
+        seed=checks.seed("seed", seed),
     ).to_json()
     wrong = list(_differences(figures, fresh, "", 0.0))
     if wrong:
         raise _FailedError(f"{len(wrong)} figures are not reproduced: {'; '.join(wrong[:3])}")
     return f"half-MSE {fresh['half_mse']['value']:.6f} on {fresh['num_tasks']} tasks, and all other figures, come out as on the card"
+
+
+def _recipe(card: Card) -> Recipe:
+    """The recipe on the card, which trains its model on its task."""
+    if not card.training:
+        raise _UncheckableError("the card has no recipe to compare with")
+    try:
+        recipe, task = from_config(dict(card.training)), from_config(dict(card.task))
+    except (ConfigError, UnknownNameError) as error:
+        raise _FailedError(f"the recipe on the card cannot be read: {error}") from None
+    if not isinstance(recipe, Recipe):
+        raise _FailedError("what the card has as its training is no recipe")
+    settings = {name: value for name, value in recipe.hyperparameters.items() if value is not None}
+    if recipe.model != card.model or not settings.items() <= card.hyperparameters.items():
+        raise _FailedError("the recipe on the card trains another model than that of the card")
+    if to_config(recipe.task) != to_config(task):
+        raise _FailedError("the recipe on the card trains on another task than that of the card")
+    return recipe
 
 
 def _differences(on_card: Any, here: Any, path: str, standard_error: float) -> Iterator[str]:

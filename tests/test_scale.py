@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 
 import jax
@@ -18,7 +19,7 @@ from helpers import trees_equal
 from iclzoo.__main__ import parse_seeds
 from iclzoo.inspect.alignment import Mean
 from iclzoo.inspect.means import mean_over_tasks
-from iclzoo.train.devices import Team, first_devices
+from iclzoo.train.devices import Team, first_devices, join
 from iclzoo.train.loop import compile_advance, largest_array, start
 from iclzoo.train.losses import over_tasks, squared_error
 from iclzoo.train.optimiser import Adam
@@ -29,6 +30,7 @@ from iclzoo.train.tasks import LinearRegression
 from iclzoo.zoo.checkpoint import load, read_card
 from iclzoo.zoo.config import from_config
 from iclzoo.zoo.errors import ConfigError, RunError
+from iclzoo.zoo.tensors import from_bytes
 
 RECIPE = Recipe(
     name="scale",
@@ -155,9 +157,36 @@ def test_an_ensemble_is_one_program():
 def test_seeds():
     assert parse_seeds("0:4") == [0, 1, 2, 3]
     assert parse_seeds("7,3") == [7, 3]
-    for seeds in ((), (1, 1)):
-        with pytest.raises(ConfigError, match="seeds that differ"):
+    for seeds, message in (
+        ((), "seeds that differ"),
+        ((1, 1), "seeds that differ"),
+        ((1, 2**32 + 1), "seeds must be a whole number from 0 to 4294967295, got 4294967297"),
+        ((-1,), "seeds must be a whole number"),
+        ((1.5,), "seeds must be a whole number"),
+        (range(10**30), "at most 1024 members"),
+    ):
+        with pytest.raises(ConfigError, match=message):
             fit_ensemble(RECIPE, seeds, progress=False)
+
+
+def test_what_no_training_can_be_spread_over():
+    for number in (0, -1, 1.5, True, 100_000, 10**30):
+        with pytest.raises(ConfigError, match="devices must be a whole number from 1 to 1024"):
+            first_devices(number)
+    for coordinator, processes, process, message in (
+        ("nonsense", 2, 0, "must be HOST:PORT"),
+        ("localhost:0", 2, 0, "must be HOST:PORT"),
+        ("localhost:99999", 2, 0, "must be HOST:PORT"),
+        ("no host:1234", 2, 0, "is not known here"),
+        ("localhost:1234", 2, 2, "process must be a whole number from 0 to 1, got 2"),
+        ("localhost:1234", 2, -1, "process must be a whole number from 0 to 1"),
+        ("localhost:1234", 0, 0, "processes must be a whole number"),
+        ("localhost:1234", None, None, "processes, process are missing"),
+        (None, 2, 1, "coordinator is missing"),
+        ("auto", 2, 1, "leave out processes and process"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            join(coordinator, processes, process, devices=1)
 
 
 def test_means_do_not_depend_on_the_chunks():
@@ -187,35 +216,86 @@ def test_means_hold_no_task(monkeypatch):
 
 PROCESS = """
 import sys
+from contextlib import contextmanager
+from dataclasses import replace
 from iclzoo.train.devices import first_devices, join, leave
 from iclzoo.train.run import fit
-from test_scale import RECIPE
-join(sys.argv[1], 2, int(sys.argv[2]), devices=1)
-fit(RECIPE, sys.argv[3], devices=first_devices(), progress=False)
+from test_scale import LONG, RECIPE
+address, number, folder, act = sys.argv[1:]
+
+def probe(model):
+    if act == "stop":
+        print("measured", flush=True)
+    return {}
+
+join(address, 2, int(number), devices=1)
+try:
+    fit(LONG if act == "stop" else RECIPE, folder, probe=probe, devices=first_devices(), progress=False)
+except KeyboardInterrupt:
+    sys.exit(130)
 leave()
 """
+LONG = replace(RECIPE, num_steps=10**6, log=Every(50), optimiser=Adam(learning_rate=0.02))
 
 
-def test_two_processes_give_the_numbers_of_one(alone, tmp_path):
+@contextmanager
+def two_processes(tmp_path, act):
     """Two processes that meet through `jax.distributed`; one of them writes the folder."""
     script = tmp_path / "process.py"
     script.write_text(PROCESS)
-    environment = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}
-    folder = tmp_path / "run"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
     with socket.socket() as free:
         free.bind(("localhost", 0))
         address = f"localhost:{free.getsockname()[1]}"
     processes = [
-        subprocess.Popen([sys.executable, script, address, str(i), folder], env=environment, stderr=subprocess.PIPE)
+        subprocess.Popen(
+            [sys.executable, script, address, str(i), tmp_path / "run", act],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         for i in range(2)
     ]
     try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+
+
+def test_two_processes_give_the_numbers_of_one(alone, tmp_path):
+    with two_processes(tmp_path, "train") as processes:
         for process in processes:
             _, errors = process.communicate(timeout=300)
             assert process.returncode == 0, errors.decode()
-    finally:
-        for process in processes:
-            process.send_signal(signal.SIGKILL)
+    folder = tmp_path / "run"
     assert largest_difference(load(folder), alone[0].model) < 1e-6
     rows = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [row["step"] for row in alone[0].log]
+
+
+@pytest.mark.parametrize(("asked", "number"), [(0, signal.SIGINT), (1, signal.SIGTERM), (1, signal.SIGKILL)])
+def test_one_process_that_is_asked_to_stop_stops_both(asked, number, tmp_path):
+    """Within their grace; the deadline here is that of a busy machine. A process that is killed is missed by the other."""
+    folder = tmp_path / "run"
+    with two_processes(tmp_path, "stop") as processes:
+        for _ in range(3):  # the rows of steps 0, 50 and 100
+            assert processes[0].stdout.readline() == b"measured\n", processes[0].stderr.read().decode()
+        processes[asked].send_signal(number)
+        for process in processes:
+            process.communicate(timeout=120)
+            assert process.returncode != 0
+    step = int(from_bytes((folder / "state.safetensors").read_bytes())["step"])
+    assert step >= 50
+    short = replace(LONG, num_steps=step + 10)
+    rewrite_num_steps(folder, short.num_steps)
+    resumed = fit(short, folder, resume=True, progress=False)
+    assert largest_difference(resumed.model, fit(short, progress=False).model) < 1e-5
+
+
+def rewrite_num_steps(folder, num_steps):
+    """A shorter recipe, whose first steps are those of the run's."""
+    run = json.loads((folder / "run.json").read_text())
+    run["recipe"]["num_steps"] = num_steps
+    (folder / "run.json").write_text(json.dumps(run))

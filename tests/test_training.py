@@ -1,6 +1,7 @@
 """The trainer: one compiled loop, runs that can be cut anywhere, and a log without gaps."""
 
 import json
+import signal
 from dataclasses import replace
 
 import equinox as eqx
@@ -16,7 +17,7 @@ from iclzoo.train.loop import compile_advance, initial_model, start
 from iclzoo.train.optimiser import Adam
 from iclzoo.train.recipe import Recipe
 from iclzoo.train.recipe_book import list_recipes, recipe
-from iclzoo.train.run import fit
+from iclzoo.train.run import MAX_STEPS, fit, next_chunk
 from iclzoo.train.schedule import Ends, Every, Logarithmic
 from iclzoo.train.tasks import LinearRegression
 from iclzoo.zoo.checkpoint import load, read_card
@@ -210,6 +211,31 @@ def test_bad_settings(config, message):
 def test_every_recipe_can_be_trained(name):
     """All that happens before the first step is compiled."""
     assert callable(compile_advance(recipe(name), Team(first_devices())))
+
+
+def test_a_coarse_clock_sees_no_time():
+    assert next_chunk(10, 0.0) == MAX_STEPS
+    assert next_chunk(10, 5.0) == 2
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGTERM"), reason="there is no such signal here")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_the_state_and_a_second_one_changes_nothing(number, uninterrupted, tmp_path):
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    calls = iter(range(100))
+
+    def asked_to_stop(model):
+        if next(calls) == 4:
+            try:
+                signal.raise_signal(number)
+            finally:
+                signal.raise_signal(number)
+        return {}
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(TINY, tmp_path, probe=asked_to_stop, progress=False)
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == handlers
+    assert trees_equal(fit(TINY, tmp_path, resume=True, progress=False).model, uninterrupted.model)
 
 
 def test_known_values_stay():

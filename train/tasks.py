@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..zoo.checked import Number, Size
 from ..zoo.checks import MAX_SIZE, Whole, is_traced
 from ..zoo.config import setting
+from ..zoo.determinism import split
 from ..zoo.errors import ConfigError
 from ..zoo.gate import gated
 from ..zoo.memory import check_memory
@@ -63,9 +64,7 @@ class Task(eqx.Module):
     @gated
     def sample_batch(self, key: PRNGKeyArray, num_tasks: int) -> tuple[Prompt, Float[Array, "{num_tasks} output_dim"]]:
         """`num_tasks` independent prompts and targets, with a leading axis on every array."""
-        with jax.threefry_partitionable(True):
-            keys = jr.split(key, num_tasks)
-        return jax.vmap(self.sample)(keys)
+        return jax.vmap(self.sample)(split(key, num_tasks))
 
 
 @setting("linear_regression")

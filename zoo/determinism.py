@@ -20,7 +20,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import PRNGKeyArray, PyTree
+from jaxtyping import Array, Key, PRNGKeyArray, PyTree
 
 from .checks import MAX_SEED
 from .errors import ConfigError, said_by
@@ -59,6 +59,13 @@ def fixed_settings(*at_hand: PyTree, finite: bool = True) -> Iterator[tuple[PyTr
 def key_of(seed: int) -> PRNGKeyArray:
     """The key of a seed: `jax.random.key(seed)` under JAX's own settings. Seeds are counted modulo 2³²."""
     return jr.wrap_key_data(jnp.array([0, seed & MAX_SEED], jnp.uint32), impl=GENERATOR)
+
+
+def split(key: PRNGKeyArray, number: int) -> Key[Array, " {number}"]:
+    """`number` keys made of one: `jax.random.split(key, number)` under JAX's own settings."""
+    key = typed(key)
+    with jax.threefry_partitionable(True):
+        return jr.split(key, number)
 
 
 def typed(key: PRNGKeyArray) -> PRNGKeyArray:
