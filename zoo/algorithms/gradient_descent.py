@@ -28,6 +28,11 @@ class GradientDescent(eqx.Module):
         self.step_size = per_step("step_size", step_size, num_steps)
         self.num_steps, self.W_0 = num_steps, None if W_0 is None else Frozen(W_0)
 
+    @property
+    def input_dim(self) -> int | None:
+        """The number of inputs that W₀ reads; any, where it is zero."""
+        return None if self.W_0 is None else self.W_0.value.shape[-1]
+
     @checked
     def weights(self, prompt: Prompt) -> Float[Array, "output_dim input_dim"]:
         """W after the last step."""

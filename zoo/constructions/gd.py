@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..attention import LinearSelfAttention
+from ..errors import ShapeError
 from ..gate import checked
 from ..token_model import ConcatenatingModel
 from .write import InitialWeights, block, linear_attention, stack_layers
@@ -53,6 +54,10 @@ def gradient_descent_lsa(
     An `LSA` for one step, a `DeepLSA` for several. Exact for prompts of `num_examples` examples.
     von Oswald et al. 2023, Proposition 1.
     """
+    if W_0 is not None and jnp.shape(W_0) != (output_dim, input_dim):
+        raise ShapeError(
+            f"W_0 must have the shape [output_dim, input_dim] = {[output_dim, input_dim]}, got {list(jnp.shape(W_0))}"
+        )
     dims: dict[str, Any] = {"input_dim": input_dim, "output_dim": output_dim}
     layers = tuple(gd_attention(eta, num_examples=num_examples, W_0=W_0, **dims) for eta in jnp.asarray(step_sizes))
     return stack_layers(layers, W_0=W_0, **dims)

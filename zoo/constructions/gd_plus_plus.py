@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..attention import LinearSelfAttention
+from ..errors import ShapeError
 from ..gate import checked
 from ..token_model import ConcatenatingModel
 from .gd import StepSizes
@@ -50,7 +51,7 @@ def gd_plus_plus_lsa(
     """
     step_sizes, gammas = jnp.asarray(step_sizes), jnp.asarray(gammas)
     if step_sizes.shape != gammas.shape:
-        raise ValueError(f"one gamma a step: got {len(step_sizes)} step sizes and {len(gammas)} gammas")
+        raise ShapeError(f"one gamma a step: got {len(step_sizes)} step sizes and {len(gammas)} gammas")
     dims: dict[str, Any] = {"input_dim": input_dim, "output_dim": output_dim}
     layers = tuple(
         gd_plus_plus_attention(eta, gamma, num_examples=num_examples, **dims)
