@@ -125,7 +125,11 @@ def _fit_together(wanted: Mapping[str, Check], given: Mapping[str, Any]) -> None
     for name in (name for name in given if wanted.get(name) in (TASK, PROMPT, PROMPTS)):
         for dim, rows in (("input_dim", "xs"), ("output_dim", "ys")):
             has = getattr(given[name], dim)
-            says = f"{name} has {dim} {has}" if wanted[name] is TASK else f"{name}.{rows} has {has} entries a row"
+            says = (
+                f"{name} has {has} ({type(given[name]).__name__})"
+                if wanted[name] is TASK
+                else f"{name}.{rows} has {has} entries a row"
+            )
             for learner in learners:
                 reads = getattr(learner, dim, has)
                 if isinstance(reads, int) and reads != has:
