@@ -107,6 +107,7 @@ def exact_half_mse(
 
     The loss is ½ Σ_oc E[Z_oc Z̃_oc] with Z̃ = ZΛ, and E[q q̃] = E[q]E[q̃] + Σᵢ Cov(qᵢ, q̃ᵢ) + Σ_{i≠j} Cov(qᵢ, q̃ⱼ).
     """
+    check_task(task)
     d, teacher, covariance = task.input_dim, task.teacher, task.inputs.covariance(task.input_dim)
     assert isinstance(teacher, GaussianTeacher)
     mean = jnp.broadcast_to(jnp.asarray(teacher.mean, covariance.dtype), W_0.shape)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from ..train.inputs import Exponential, Gaussian, Laplace, Uniform
 from ..train.tasks import LinearRegression, SineRegression, Target, Task
 from ..train.teachers import GaussianTeacher
-from ..zoo.arguments import NAME, several
+from ..zoo.arguments import NAME, Check, several
 from ..zoo.checks import real_number, whole_number
 from ..zoo.errors import ZooError, unknown_name
 from ..zoo.gate import gated
@@ -24,6 +24,8 @@ from ..zoo.prompt import Prompt
 
 Value = float | int | str
 Values = Sequence[Value] | None
+
+MOST_EXAMPLES = 100_000  # of prompts that still fit into memory
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,9 @@ def half_width(task: Task, values: Values) -> Sweep:
     task, scale = _regression(task, "half-width of inputs"), _input_scale(task)
     training = float(task.inputs.half_width) if isinstance(task.inputs, Uniform) else None
     width = scale * 3**0.5 if training is None else training
-    chosen = _numbers(values, [width * factor for factor in (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)])
+    chosen = _numbers(
+        values, [width * factor for factor in (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)], partial(real_number, above=0.0)
+    )
     tasks = tuple(replace(task, inputs=Uniform(_array(h))) for h in chosen)
     return Sweep("input half-width h, x ~ U(−h, h)", chosen, training, tasks)
 
@@ -84,7 +88,11 @@ def teacher_scale(task: Task, values: Values) -> Sweep:
     if not isinstance(task.teacher, GaussianTeacher):
         raise ZooError(f"a teacher scale needs a Gaussian teacher, got {type(task.teacher).__name__}")
     training = float(task.teacher.scale)
-    chosen = _numbers(values, [(training or 1.0) * factor for factor in (0.25, 0.5, 1.0, 2.0, 3.0, 5.0)])
+    chosen = _numbers(
+        values,
+        [(training or 1.0) * factor for factor in (0.25, 0.5, 1.0, 2.0, 3.0, 5.0)],
+        partial(real_number, least=0.0),
+    )
     tasks = tuple(replace(task, teacher=replace(task.teacher, scale=_array(alpha))) for alpha in chosen)
     return Sweep("teacher scale α, W ~ N(μ, α²)", chosen, training, tasks)
 
@@ -126,7 +134,9 @@ def num_examples(task: Task, values: Values) -> Sweep:
     if isinstance(task, LinearRegression) and task.num_distractors:
         raise ZooError("the beginning of a prompt with distractors has another number of them: set num_distractors=0")
     N = task.num_examples
-    chosen = _whole(values, [max(1, round(N * factor)) for factor in (0.2, 0.5, 1, 2, 3, 5)], at_least=1)
+    chosen = _whole(
+        values, [max(1, round(N * factor)) for factor in (0.2, 0.5, 1, 2, 3, 5)], at_least=1, at_most=MOST_EXAMPLES
+    )
     return Sweep("number of examples N", chosen, N, (replace(task, num_examples=max(chosen)),), lengths=chosen)
 
 
@@ -155,8 +165,8 @@ def _input_scale(task: Task) -> float:
     return float(np.sqrt(np.trace(np.asarray(inputs.covariance(task.input_dim))) / task.input_dim))
 
 
-def _numbers(values: Values, default: Sequence[float]) -> tuple[float, ...]:
-    return tuple(sorted(several(real_number)("values", default if values is None else values)))
+def _numbers(values: Values, default: Sequence[float], check: Check) -> tuple[float, ...]:
+    return tuple(sorted(several(check)("values", default if values is None else values)))
 
 
 def _whole(values: Values, default: Sequence[int], *, at_least: int = 0, at_most: int | None = None) -> tuple[int, ...]:

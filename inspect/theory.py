@@ -13,7 +13,7 @@ from ..train.step_size import optimal_preconditioner, optimal_step_size
 from ..train.tasks import LinearRegression, Task
 from ..train.teachers import GaussianTeacher
 from ..zoo.arguments import TASK, several
-from ..zoo.errors import ZooError
+from ..zoo.errors import ShapeError, ZooError
 from ..zoo.gate import COUNT, gate, gated
 from .population_loss import check_task, in_float64, population_loss
 from .stored_steps import Training, stored_models
@@ -124,6 +124,10 @@ def preconditioned_risk(
         assert test is not None
         best = optimal_preconditioner(in_float64(training)).preconditioner if preconditioner is None else preconditioner
         P = np.asarray(best, np.float64)
+        if P.shape != (test.input_dim, test.input_dim) or not np.isfinite(P).all():
+            raise ShapeError(
+                f"preconditioner must be finite numbers [input_dim, input_dim], {test.input_dim} each, got {P.shape}"
+            )
         Lambda, S = _covariance(test), _teacher_moment(test)
         fourth = np.asarray(test.inputs.fourth_moment(jnp.asarray(S)))
         noise = test.output_dim * float(test.noise_std) ** 2

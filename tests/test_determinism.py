@@ -149,9 +149,8 @@ def test_what_is_64_bits_wide_stays_so(x64):
 
 def test_measuring_says_what_is_not_finite_under_debug_nans(set_to):
     set_to({"jax_debug_nans": True, "jax_debug_infs": True})
-    for value in (jnp.nan, jnp.inf):
-        values = over_tasks(lambda _, prompt, target: target.sum() * value, Zero(), TASK, num_tasks=3, key=key_of(0))
-        assert not np.isfinite(values).any()
+    for measure in (lambda _, prompt, target: target.sum() * jnp.nan, lambda _, prompt, target: target.sum() * jnp.inf):
+        assert not np.isfinite(over_tasks(measure, Zero(), TASK, num_tasks=3, key=key_of(0))).any()
 
 
 def test_other_versions_are_told():
@@ -209,5 +208,5 @@ def test_a_platform_that_is_not_there(monkeypatch):
         raise RuntimeError("Unable to initialize backend 'abacus'")
 
     monkeypatch.setattr(jax, "devices", devices)
-    with pytest.raises(ConfigError, match="JAX does not start on .*abacus.*unset JAX_PLATFORMS"):
+    with pytest.raises(ConfigError, match=r"JAX does not start on .*abacus.*unset JAX_PLATFORMS"):
         check_jax()

@@ -148,10 +148,11 @@ def test_learners_read_one_prompt(learner):
     ):
         with pytest.raises(ShapeError, match=r"^prompt must be one prompt"):
             learner(wrong)
-    if hasattr(learner, "input_dim"):
+    if getattr(learner, "input_dim", None) is not None:
         wide = iclzoo.LinearRegression(input_dim=7, num_examples=4).sample(KEY)[0]
         with pytest.raises(
-            ShapeError, match=f"{type(learner).__name__} reads prompts of input_dim {learner.input_dim}, but prompt has"
+            ShapeError,
+            match=f"{type(learner).__name__} reads prompts of input_dim {learner.input_dim}, but prompt.xs has 7",
         ):
             learner(wide)
 
@@ -238,6 +239,23 @@ MISTAKES = {
     ),
     "a number": (lambda: half(lambda prompt: prompt.ys.sum()), r"of shape \(\)"),
     "a list": (lambda: half(lambda prompt: [0.0]), r"predicts a list of 1"),
+    "whole numbers": (
+        lambda: half(lambda prompt: jnp.zeros(1, int)),
+        r"must predict floating-point numbers .* and dtype int32",
+    ),
+    "another W₀": (
+        lambda: iclzoo.gradient_descent_lsa([1.0], num_examples=4, input_dim=3, W_0=jnp.zeros((2, 2))),
+        r"^W_0 must have the shape \[output_dim, input_dim\] = \[1, 3\], got \[2, 2\]",
+    ),
+    "another preconditioner": (lambda: preconditioned_risk(TASK, preconditioner=np.eye(2)), r"^preconditioner must be"),
+    "no width": (
+        lambda: shift("half_width", {"a": LSA}, TASK, values=[-1.0], key=KEY),
+        r"^values\[0\] must be .* above 0, got -1",
+    ),
+    "too long": (
+        lambda: shift("num_examples", {"a": LSA}, TASK, values=[10**12], key=KEY),
+        r"^values\[0\] .* from 1 to 100000",
+    ),
     "a method for a learner": (lambda: half(TASK.sample), r"^key must be a random key, got one prompt"),
     "one learner for several": (
         lambda: half_squared_errors(LSA, TASK, num_tasks=3, key=KEY),

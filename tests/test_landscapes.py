@@ -60,7 +60,7 @@ def test_tasks_without_a_plane_are_refused():
         landscapes(Zero(), LinearRegression(), key=jr.key(0))
     with pytest.raises(ZooError, match="needs output_dim 1, but the task has 3"):
         landscapes(Zero(), LinearRegression(input_dim=2, output_dim=3), key=jr.key(0))
-    with pytest.raises(ZooError, match="reads prompts of input_dim 10, but task has input_dim 2"):
+    with pytest.raises(ZooError, match="reads prompts of input_dim 10, but task has 2"):
         landscapes(create("lsa", key=jr.key(0)), TASK, key=jr.key(0))
 
 

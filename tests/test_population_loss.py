@@ -201,7 +201,7 @@ def test_a_sweep_over_settings_compiles_once(monkeypatch):
         ("lsa", TaskPool(), "TaskPool"),
         ("lsa", LinearRegression(teacher=PooledTeacher()), "PooledTeacher"),
         ("lsa", LinearRegression(inputs=RandomCovariance()), "depend on each other"),
-        ("lsa", LinearRegression(input_dim=7), "input_dim 10, the task has 7"),
+        ("lsa", LinearRegression(input_dim=7), "input_dim 10, but task has 7"),
         ("recurrent_lsa", LinearRegression(), "applies 2 layers"),
         ("softmax_attention", LinearRegression(), "its layer is SoftmaxSelfAttention"),
         ("lstm", LinearRegression(), r"does not read \(x, y\) tokens"),

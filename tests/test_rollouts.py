@@ -118,7 +118,7 @@ def test_what_does_not_apply_is_said(getkey):
     deep = create("deep_lsa", input_dim=3, key=getkey())
     with pytest.raises(ZooError, match="DeepLSA has 2 layers"):
         rollouts(deep, TASK, num_tasks=3, key=getkey())
-    with pytest.raises(ZooError, match="needs an application and a damping, got 0"):
+    with pytest.raises(ZooError, match="num_applications must be a whole number from 1 to"):
         rollouts(construction(1.0), TASK, num_applications=0, num_tasks=3, key=getkey())
     for instrument in (rollouts, read_outs):
         with pytest.raises(ZooError, match="LeastSquares has no layer"):

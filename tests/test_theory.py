@@ -112,7 +112,7 @@ def test_the_risk_says_where_it_does_not_apply():
         preconditioned_risk(replace(GAUSSIAN, inputs=RandomCovariance()))
     with pytest.raises(ZooError, match="without distractors"):
         preconditioned_risk(replace(GAUSSIAN, num_distractors=2))
-    with pytest.raises(ZooError, match="at least 1"):
+    with pytest.raises(ZooError, match="from 1 to"):
         preconditioned_risk(GAUSSIAN, num_examples=[0])
     with pytest.raises(ZooError, match="input_dim and output_dim"):
         preconditioned_risk(GAUSSIAN, test=LinearRegression(5))

@@ -143,6 +143,13 @@ def array(name: str, value: Any) -> Any:
     return jnp.asarray(value)
 
 
+def function(name: str, value: Any) -> Any:
+    """The check for a function of any kind."""
+    if isinstance(value, type) or not callable(value):
+        raise ArgumentError(f"{name} must be a function, got {described(value)}")
+    return value
+
+
 def training(name: str, value: Any) -> Any:
     """The check for a checkpoint, by name or path, or the models of a training by step."""
     if isinstance(value, Mapping):
@@ -158,7 +165,7 @@ def described(value: Any) -> str:
     if isinstance(value, type | str | PathLike):
         return f"{sort.replace('a ', 'the ')} {kind if sort == 'a class' else repr(str(value))}"[:80]
     if hasattr(value, "shape") and not sort:
-        return f"an array of shape {value.shape}"
+        return f"an array of shape {value.shape} and dtype {getattr(value, 'dtype', 'unknown')}"
     if isinstance(value, tuple | list | set):
         return f"a {kind} of {len(value)}"
     return f"{sort} ({kind})" if sort else f"{value!r:.60}"
@@ -183,9 +190,8 @@ def layered(name: str, value: Any) -> Any:
 
 LEARNER, TASK, RECIPE = of_sort("a learner"), of_sort("a task"), of_sort("a recipe")
 PROMPT, PROMPTS, PRODUCTS = of_sort("one prompt"), of_sort("a batch of prompts"), of_sort("the products of a layer")
-NAME = of_sort("a string", example='a name, such as "lsa"')
+NAME = of_sort("a string", example="a name in quotation marks")
 PATH = of_sort("a string", "a path", example='a path, such as "runs/mine"')
-FUNCTION = of_sort("a learner", example="a function")
 LEARNERS = mapping(NAME, LEARNER, '{"mine": model}')
 
 

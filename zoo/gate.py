@@ -8,10 +8,10 @@ from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, TypeVar
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .arguments import (
-    FUNCTION,
     LEARNER,
     LEARNERS,
     NAME,
@@ -25,6 +25,7 @@ from .arguments import (
     Check,
     array,
     described,
+    function,
     key,
     layered,
     or_array,
@@ -58,7 +59,7 @@ PARAMETERS: dict[str, Check] = {
     **dict.fromkeys(("name", "pattern", "kind", "distribution"), NAME),
     **dict.fromkeys(("candidates", "baselines"), several(NAME)),
     **{"training": training, "path": PATH, "folder": PATH},
-    **dict.fromkeys(("measure", "probe"), FUNCTION),
+    **dict.fromkeys(("measure", "probe"), function),
     **dict.fromkeys(("num_tasks", "chunk", "num_examples", "input_dim", "output_dim"), COUNT),
     **dict.fromkeys(("num_points", "num_applications", "resolution"), POINTS),
     **{"seed": seed, "step": partial(whole_number, least=0)},
@@ -106,11 +107,12 @@ gated = gate()
 
 @gated
 def predict(learner: Learner, prompt: Prompt) -> Float[Array, " output_dim"]:
-    """The prediction of any learner for one prompt. **Raises** `ShapeError` unless it is one array [output_dim]."""
+    """The prediction of any learner for one prompt. **Raises** `ShapeError` unless it is floating-point numbers [output_dim]."""
     prediction = learner(prompt)
-    if getattr(prediction, "shape", None) != (prompt.output_dim,):
+    floating = jnp.issubdtype(getattr(prediction, "dtype", object), jnp.floating)
+    if not floating or getattr(prediction, "shape", None) != (prompt.output_dim,):
         raise ShapeError(
-            f"a learner must predict one array of shape [output_dim] = [{prompt.output_dim}], "
+            f"a learner must predict floating-point numbers of shape [output_dim] = [{prompt.output_dim}], "
             f"but {described(learner)} predicts {described(prediction)}"
         )
     return prediction
@@ -121,13 +123,17 @@ def _fit_together(wanted: Mapping[str, Check], given: Mapping[str, Any]) -> None
     learners = [given[name] for name in given if name == "self" or wanted.get(name) in (LEARNER, layered)]
     learners += [learner for name in given if wanted.get(name) is LEARNERS for learner in given[name].values()]
     for name in (name for name in given if wanted.get(name) in (TASK, PROMPT, PROMPTS)):
-        for learner in learners:
-            for dim in ("input_dim", "output_dim"):
-                reads, has = getattr(learner, dim, None), getattr(given[name], dim)
+        for dim, rows in (("input_dim", "xs"), ("output_dim", "ys")):
+            has = getattr(given[name], dim)
+            says = (
+                f"{name} has {has} ({type(given[name]).__name__})"
+                if wanted[name] is TASK
+                else f"{name}.{rows} has {has} entries a row"
+            )
+            for learner in learners:
+                reads = getattr(learner, dim, has)
                 if isinstance(reads, int) and reads != has:
-                    raise ShapeError(
-                        f"{type(learner).__name__} reads prompts of {dim} {reads}, but {name} has {dim} {has}"
-                    )
+                    raise ShapeError(f"{type(learner).__name__} reads prompts of {dim} {reads}, but {says}")
     for name in given:
         if wanted.get(name) is array:
             prompts = given["prompt" if name == "target" else "prompts"]
