@@ -27,7 +27,7 @@ COMMANDS = (
 )
 
 
-def numbers(folder: Path) -> dict[str, list[float]]:
+def numbers(folder: Path) -> dict[str, list[float | None]]:
     """What the calls give, by what they are."""
     model, task, key = iclzoo.load("lsa"), iclzoo.LinearRegression(), jax.random.key(0)
     xs = np.sin(np.arange(110, dtype=np.float32)).reshape(11, 10) / 2

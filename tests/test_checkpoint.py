@@ -394,6 +394,6 @@ def test_shipped_names():
 def test_a_folder_of_the_same_name_does_not_hide_a_shipped_checkpoint(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(folder, tmp_path / "lsa")
-    with pytest.warns(UserWarning, match=r"the folder .*/lsa is another one: for that, write './lsa'"):
+    with pytest.warns(errors.ZooWarning, match=r"the folder .*/lsa is another one: for that, write './lsa'"):
         assert read_card("lsa").description != "a test"
     assert read_card("./lsa").description == "a test"

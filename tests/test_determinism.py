@@ -149,8 +149,8 @@ def test_what_is_64_bits_wide_stays_so(x64):
 
 def test_measuring_says_what_is_not_finite_under_debug_nans(set_to):
     set_to({"jax_debug_nans": True, "jax_debug_infs": True})
-    for measure in (lambda _, prompt, target: target.sum() * jnp.nan, lambda _, prompt, target: target.sum() * jnp.inf):
-        assert not np.isfinite(over_tasks(measure, Zero(), TASK, num_tasks=3, key=key_of(0))).any()
+    for number in (lambda _, prompt, target: target.sum() * jnp.nan, lambda _, prompt, target: target.sum() * jnp.inf):
+        assert not np.isfinite(over_tasks(number, Zero(), TASK, num_tasks=3, key=key_of(0))).any()
 
 
 def test_other_versions_are_told():

@@ -132,7 +132,7 @@ def join(coordinator: str | None, num_processes: int | None, process_id: int | N
     split_cpu(devices)
     Watch.start(connected=False)
     try:
-        jax.distributed.initialize(*address, heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
+        jax.distributed.initialize(**address, heartbeat_timeout_seconds=HEARTBEAT_SECONDS)
         check_jax()
     except (RuntimeError, ValueError, TypeError) as error:
         Watch.end()
@@ -154,15 +154,13 @@ def leave() -> None:
     Watch.end()
 
 
-def _checked(
-    coordinator: str | None, num_processes: int | None, process_id: int | None
-) -> tuple[str, int, int] | tuple[()]:
+def _checked(coordinator: str | None, num_processes: int | None, process_id: int | None) -> dict[str, Any]:
     """What JAX is to be told. **Raises** `ConfigError` for what cannot be."""
     given = {"coordinator": coordinator, "processes": num_processes, "process": process_id}
     if coordinator == "auto":
         if (num_processes, process_id) != (None, None):
             raise ConfigError("with the coordinator 'auto' JAX numbers the processes; leave out processes and process")
-        return ()
+        return {}
     missing = [name for name, value in given.items() if value is None]
     if missing:
         raise ConfigError(
@@ -178,4 +176,4 @@ def _checked(
         socket.getaddrinfo(host.strip("[]"), int(port))
     except (OSError, UnicodeError) as error:
         raise ConfigError(f"the coordinator's host {host!r:.60} is not known here ({said_by(error)})") from None
-    return str(coordinator), number, process
+    return {"coordinator_address": str(coordinator), "num_processes": number, "process_id": process}

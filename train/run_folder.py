@@ -10,6 +10,7 @@ config.json, model.safetensors   once the run is done: the folder is then a chec
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,20 +21,22 @@ import numpy as np
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-from ..zoo.card import CARD_FILE, Card, library_versions, parsed
+from ..zoo.card import CARD_FILE, Card, parsed
 from ..zoo.checkpoint import checkpoint_files, read_card, step_file
 from ..zoo.config import from_config, to_config
-from ..zoo.errors import RunError, ZooError, said_by
+from ..zoo.errors import RunError, ZooError, ZooWarning, said_by
 from ..zoo.files import located, read_file, write_atomically
 from ..zoo.memory import physical_memory
 from ..zoo.tensors import fill, from_bytes, named_arrays, to_bytes
 from .loop import State, members_of, start
+from .provenance import differing_versions, provenance
 from .recipe import Recipe
 
 Row = dict[str, Any]
 
 RUN_FILE, LOG_FILE, STATE_FILE, LOCK_FILE = "run.json", "log.jsonl", "state.safetensors", ".lock"
 DIGEST = "sha256"  # of the state: the array that holds the hash of the others; beside it, one for each file
+NOTHING = np.empty(0)  # in place of a hash that is not there
 WRITTEN = "written/"  # of the state: before the names of the files whose hashes it holds
 
 
@@ -100,7 +103,7 @@ class RunFolder:
     def begin(self, recipe: Recipe, seeds: tuple[int, ...] | None) -> State:
         """A new run."""
         state = start(recipe, seeds)
-        settings = {"recipe": to_config(recipe), "seeds": to_config(seeds), "versions": library_versions()}
+        settings = {"recipe": to_config(recipe), "seeds": to_config(seeds), "versions": provenance()}
         write_atomically(self.path / RUN_FILE, (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode())
         self.save(state)
         return state
@@ -116,18 +119,24 @@ class RunFolder:
             raise RunError(
                 f"{self.path} holds a run of another recipe: {', '.join(different)} differ; choose another folder"
             )
+        if differing := differing_versions(settings.get("versions") or {}):
+            warnings.warn(
+                f"{self.path} was begun with other versions, so it may not end as it would have, to the last bit: {', '.join(differing)}",
+                ZooWarning,
+                stacklevel=2,
+            )
         if not (self.path / STATE_FILE).exists() and not (self.path / LOG_FILE).exists():
             return self.begin(recipe, seeds)  # it was killed before there was any state
         with self._reading(STATE_FILE):
             arrays = from_bytes(self._read(STATE_FILE))
-            if not np.array_equal(arrays.pop(DIGEST, None), _digest(arrays)):
+            if not np.array_equal(arrays.pop(DIGEST, NOTHING), _digest(arrays)):
                 raise ValueError("its SHA-256 hash differs")
             written = {name.removeprefix(WRITTEN): arrays.pop(name) for name in [*arrays] if name.startswith(WRITTEN)}
             state = fill(start(recipe, seeds), arrays, STATE_FILE)
         step = int(state.step)
         with self._reading(LOG_FILE):
             self.rows = _until(step, self.read_log())
-            if not np.array_equal(written.pop(LOG_FILE, None), _hash(_lines(self.rows))):
+            if not np.array_equal(written.pop(LOG_FILE, NOTHING), _hash(_lines(self.rows))):
                 raise ValueError("it is not the log of this run until its last saved state")
         for kept in recipe.keep.steps(recipe.num_steps):
             if step_file(kept) in written:
@@ -193,6 +202,7 @@ class RunFolder:
             reference=recipe.reference,
             task=to_config(recipe.task),
             training=to_config(recipe),
+            versions=provenance(),
         )
         for name, data in checkpoint_files(fit.model, card, fit.steps).items():
             write_atomically(folder / name, data)

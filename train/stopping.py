@@ -217,7 +217,7 @@ def _handle(handler: Callable[..., None]) -> dict[int, Any]:
     """Let `handler` have Ctrl-C and SIGTERM where nobody else has them; what it replaces."""
     if threading.current_thread() is not threading.main_thread():
         return {}
-    default = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    default: dict[int, Any] = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     replaced = {number: old for number, old in default.items() if signal.getsignal(number) is old}
     for number in replaced:
         signal.signal(number, handler)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .checks import whole_number
+from .checks import is_traced, whole_number
 from .errors import ArgumentError, ShapeError
 from .prompt import Prompt
 
@@ -117,9 +117,8 @@ def several(each: Check) -> Check:
     """The check for one thing or more in order, by a check of each."""
 
     def check(name: str, value: Any) -> Any:
-        if isinstance(value, str | bytes | Mapping) or not (
-            np.iterable(value) and hasattr(value, "__len__") and len(value)
-        ):
+        ordered = isinstance(value, list | tuple) or np.ndim(value) == 1
+        if not ordered or not len(value):
             raise ArgumentError(f"{name} must be a list or a tuple of one or more, got {described(value)}")
         return tuple(each(f"{name}[{place}]", entry) for place, entry in enumerate(value))
 
@@ -130,7 +129,7 @@ def or_array(check: Check) -> Check:
     """The check for numbers that JAX may differentiate by: its arrays stay what they are, and traced ones have no values to check."""
 
     def check_value(name: str, value: Any) -> Any:
-        checked = value if isinstance(value, jax.core.Tracer) else check(name, value)
+        checked = value if is_traced(value) else check(name, value)
         return value if isinstance(value, jax.Array) else checked
 
     return check_value

@@ -40,6 +40,7 @@ from .errors import (
     NotACheckpointError,
     TruncatedFileError,
     UnknownNameError,
+    ZooWarning,
     closest,
     enumerated,
     said_by,
@@ -246,7 +247,8 @@ def _place(name: str | Path) -> Path:
             warnings.warn(
                 f"{name!r} is the shipped checkpoint of that name; the folder {own.absolute()} is another one: "
                 f"for that, write {'./' + name!r}",
-                stacklevel=4,
+                ZooWarning,
+                stacklevel=5,
             )
         return shipped
     return Path(os.path.expanduser(name))

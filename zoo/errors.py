@@ -15,6 +15,10 @@ class ZooError(Exception):
     """Anything a user can put right. The command line prints it on one line."""
 
 
+class ZooWarning(UserWarning):
+    """What a user should know, and nothing that stops the work. The command line prints it on one line."""
+
+
 class UnknownNameError(ZooError, LookupError):
     """A name that is not in its list."""
 

@@ -157,6 +157,9 @@ def _order(name: str, wanted: Mapping[str, Check], given: Mapping[str, Any], fun
     others = wanted.keys() & given.keys()
     if not any(passes(wanted[other], given[name]) and not passes(wanted[other], given[other]) for other in others):
         return ""
-    empty = {"default": Parameter.empty, "annotation": Parameter.empty}
-    parameters = [p.replace(**empty) for p in signature(function).parameters.values() if p.name != "self"]
+    parameters = [
+        p.replace(default=Parameter.empty, annotation=Parameter.empty)
+        for p in signature(function).parameters.values()
+        if p.name != "self"
+    ]
     return f"; the order is {function.__name__}{Signature(parameters)}"

@@ -3,6 +3,7 @@
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import check_picture, complain, leave_streams, open_streams, say, show
+from .output import check_picture, complain, leave_streams, open_streams, say, show, show_warning
 from .zoo.checks import MAX_SEED
 from .zoo.checks import seed as checked_seed
 from .zoo.errors import ConfigError, UnknownNameError, ZooError
@@ -152,6 +153,7 @@ def train(
     from .train import recipe_book
     from .train.devices import Team, first_devices, join, leave
     from .train.run import fit, fit_ensemble
+    from .zoo.checkpoint import read_card
 
     if coordinator is None and (processes is not None or process is not None):
         raise ConfigError("--processes and --process are for several processes that meet at a --coordinator; name it")
@@ -175,7 +177,8 @@ def train(
         cards = {}
         for checkpoint in checkpoints if leads else ():
             with working(f"measuring {checkpoint} on {tasks:,} tasks"):
-                cards[checkpoint] = measure_checkpoint(checkpoint, num_tasks=tasks)
+                known = read_card(checkpoint)  # that of a run that was done before has its figures
+                cards[checkpoint] = known if known.figures else measure_checkpoint(checkpoint, num_tasks=tasks)
         for checkpoint, card in cards.items():  # all is on disk before standard output is needed
             show(*figures_tables(card))
             say(f"wrote {checkpoint}")
@@ -360,6 +363,7 @@ def why_jax_does_not_start() -> str | None:
 def main() -> None:
     """The command `iclzoo`."""
     open_streams()
+    warnings.showwarning = show_warning
     try:
         status = run()
     finally:

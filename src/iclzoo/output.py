@@ -3,6 +3,7 @@
 import io
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedCo
 from rich.text import Text
 
 from .train.progress import plain_column, work_console
-from .zoo.errors import ZooError
+from .zoo.errors import ZooError, ZooWarning
 from .zoo.text import one_line, printable
 
 if TYPE_CHECKING:
@@ -65,6 +66,12 @@ def say(text: str) -> None:
 def complain(text: str) -> None:
     """An error, on one line."""
     say(f"iclzoo: {one_line(text)}")
+
+
+def show_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object) -> None:
+    """A warning: one of ours on one line, any other as Python shows it."""
+    ours = issubclass(category, ZooWarning)
+    say(f"iclzoo: {one_line(str(message))}" if ours else warnings.formatwarning(message, category, filename, lineno))
 
 
 def show_check(check: "Check") -> None:

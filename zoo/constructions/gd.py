@@ -32,7 +32,9 @@ def gd_attention(
     W_V = block(embed_dim, embed_dim, (y, y), -jnp.eye(output_dim))
     if W_0 is not None:
         if W_0.shape != (output_dim, input_dim):
-            raise ShapeError(f"W_0 must have the shape [output_dim, input_dim] = {[output_dim, input_dim]}, got {list(W_0.shape)}")
+            raise ShapeError(
+                f"W_0 must have the shape [output_dim, input_dim] = {[output_dim, input_dim]}, got {list(W_0.shape)}"
+            )
         W_V = W_V.at[y, x].set(W_0)
     return linear_attention(W_K=select_x, W_Q=select_x, W_V=W_V, W_P=step_size / num_examples * jnp.eye(embed_dim))
 
