@@ -341,9 +341,7 @@ def test_entries_given_twice_are_no_card(folder):
 def test_a_terabyte_is_not_read(file, folder):
     with (folder / file).open("r+b") as sparse:
         sparse.truncate(2**40)
-    with pytest.raises(
-        errors.CheckpointError, match=f"{file}.* is (larger than any card|not the file its card records)"
-    ):
+    with pytest.raises(errors.CheckpointError, match=f"{file} has 1099511627776 bytes, but [0-9]+ are the most"):
         load(folder, step=900) if "steps" in file else load(folder)
 
 

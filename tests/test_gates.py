@@ -73,8 +73,9 @@ ANYTHING |= {("exact_half_mse", "num_examples")}
 BEHIND = (
     r"inspect\.(\w+_plot|heatmap|report|reproduction_page|tables|results\.\w+)|train\.(fitting|loop|progress|spectral|teachers|tuning)"
     r"|train\.recipes\.\w+|inspect\.softmax_heads\.softmax_parts|inspect\.training_path\.spread"
-    r"|zoo\.(arguments|attention|checkpoint|checks|config|errors|files|frozen|mlp|official|token_model|models\.\w+|constructions\.write)"
-    r"|zoo\.algorithms\.gradient_descent|zoo\.registry\.(check_contract|model_name|hyperparameters)|zoo\.constructions\.\w+\.\w+_attention"
+    r"|zoo\.(arguments|attention|checks|config|determinism|errors|files|folders|frozen|memory|mlp|official|origin|tensors|token_model|models\.\w+)"
+    r"|zoo\.checkpoint\.(?!(load|save|read_card|write_card|checkpoint_folder|list_checkpoints)$)|train\.baselines\.check_baseline"
+    r"|zoo\.algorithms\.gradient_descent|zoo\.registry\.(check_contract|model_name|hyperparameters)|zoo\.constructions\.(write|\w+\.\w+_attention)"
 )
 
 
@@ -287,11 +288,11 @@ MISTAKES = {
     ),
     "no steps": (
         lambda: iclzoo.gradient_descent_lsa([], num_examples=4, input_dim=3),
-        "^step_sizes must be a list or a tuple",
+        r"^step_sizes must be a list of numbers, one a step, of finite numbers, got \[\]",
     ),
     "NaN": (
         lambda: iclzoo.gradient_descent_lsa([float("nan")], num_examples=4, input_dim=3),
-        r"^step_sizes\[0\] must be a finite number",
+        "^step_sizes must be a list of numbers, one a step, of finite numbers, got",
     ),
     "no points": (lambda: interpolation(LSA, LSA, TASK, t=[], key=KEY), r"^t must be"),
     "infinite": (

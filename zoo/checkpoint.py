@@ -38,6 +38,7 @@ from .errors import (
     MissingStepError,
     NoFileError,
     NotACheckpointError,
+    TooLargeError,
     TruncatedFileError,
     UnknownNameError,
     ZooWarning,
@@ -267,8 +268,6 @@ def _check_is_checkpoint(folder: Path, name: str | Path) -> None:
 
 def _card(path: Path) -> Card:
     data = _read(path, MOST_CARD_BYTES)
-    if len(data) > MOST_CARD_BYTES:
-        raise CardError(f"{path} is larger than any card ({MOST_CARD_BYTES} bytes); restore it from its source")
     try:
         return Card.from_json(data.decode(), path)
     except UnicodeDecodeError:
@@ -323,13 +322,15 @@ def _most_bytes(card: Card, source: Path) -> int:
 
 
 def _read(path: Path, most: int) -> bytes:
-    """The content of a file, and no more than one byte beyond `most`."""
+    """The content of a file of at most `most` bytes."""
     try:
         data = read_file(path, most)
     except FileNotFoundError:
         raise MissingFileError(f"{path} is missing; copy it from the checkpoint's source") from None
     except NoFileError as error:
         raise NotACheckpointError(f"{error}; a checkpoint has a file there") from None
+    except TooLargeError as error:
+        raise CorruptFileError(f"{error}; copy it again from its source") from None
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
     if not data:

@@ -51,6 +51,10 @@ class NoFileError(ZooError, OSError):
     """A folder, a device or a pipe where a file should be."""
 
 
+class TooLargeError(ZooError, OSError):
+    """A file of more bytes than it can have."""
+
+
 class WriteError(ZooError, OSError):
     """What the system does not let be written; what was there is untouched."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from .checks import shown
-from .errors import NoFileError, PathError, WriteError, ZooError, said_by
+from .errors import NoFileError, PathError, TooLargeError, WriteError, ZooError, said_by
 
 _NO_FOLDER_LOCKS = {errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 
@@ -34,15 +34,18 @@ def located(path: str | os.PathLike[str]) -> Path:
 
 
 def read_file(path: Path, most: int) -> bytes:
-    """The content of a file, and no more of it than one byte beyond `most`.
+    """The content of a file of at most `most` bytes.
 
-    **Raises** `NoFileError` for a folder, and for a device or a pipe, which may have no end; `OSError` if it cannot be read.
+    **Raises** `NoFileError` for a folder, and for a device or a pipe, which may have no end; `TooLargeError` before anything is read of a
+    larger file; `OSError` if it cannot be read.
     """
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode):
-        raise NoFileError(f"{path} is {'a directory' if stat.S_ISDIR(mode) else 'a device or a pipe'}")
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise NoFileError(f"{path} is {'a directory' if stat.S_ISDIR(status.st_mode) else 'a device or a pipe'}")
+    if status.st_size > most:
+        raise TooLargeError(f"{path} has {status.st_size} bytes, but {most} are the most that it can have")
     with path.open("rb") as file:
-        return file.read(most + 1)
+        return file.read()
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
