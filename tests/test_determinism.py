@@ -171,25 +171,24 @@ def test_other_versions_are_told():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_fork_of_a_process_that_computes_is_an_error_and_no_hang():
-    check_jax()
+    keys = (key_of(0), jr.PRNGKey(0))
     reader, writer = multiprocessing.Pipe(duplex=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # JAX warns of any fork
-        child = multiprocessing.get_context("fork").Process(target=_in_child, args=(writer,))
+        child = multiprocessing.get_context("fork").Process(target=_in_child, args=(writer, keys))
         child.start()
     child.join(60)
     assert child.exitcode == 0
-    assert [reader.recv() for _ in range(4)] == [True] * 4
+    assert [reader.recv() for _ in range(5)] == [True] * 5
     check_jax()
 
 
-def _in_child(writer):
-    key = jax.random.key  # making one would hang
+def _in_child(writer, keys):
     for act in (
         lambda: fit(RECIPE, progress=False),
         lambda: initial_model(RECIPE),
         lambda: best_baseline("gd-1", TASK),
-        lambda: over_tasks(squared_error, Zero(), TASK, num_tasks=3, key=key),
+        *(lambda key=key: over_tasks(squared_error, Zero(), TASK, num_tasks=3, key=key) for key in keys),
     ):
         try:
             act()
