@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from .errors import ConfigError, closest
 
@@ -358,7 +359,7 @@ def shown(value: Any) -> str:
 
 def is_traced(value: Any) -> bool:
     """Whether it has no value yet: it is an array of a function that is being compiled."""
-    return isinstance(value, jax.core.Tracer)
+    return isinstance(value, Tracer)
 
 
 def _is_real(array: Any) -> bool:

@@ -100,7 +100,7 @@ class GradientDescentPlusPlus(eqx.Module):
 def per_step(name: str, value, num_steps: int) -> StepSize:
     """A number for every step or one for each. **Raises** `ConfigError` for any other shape, and for what is not finite."""
     wanted = f"one number or {num_steps} (one a step)"
-    numbers = Reals(wanted, axes=(0, 1), empty=True)(name, value)
+    numbers = Reals(wanted, axes=(0, 1), empty=num_steps == 0)(name, value)
     if numbers.shape not in ((), (num_steps,)):
         raise ConfigError(f"{name} must be {wanted}, got shape {numbers.shape}")
     return numbers.astype(jnp.result_type(float))

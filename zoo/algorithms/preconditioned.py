@@ -28,7 +28,7 @@ class PreconditionedGradientDescent(eqx.Module):
     @checked
     def __init__(self, preconditioner, *, num_steps: Steps = 1):
         wanted = f"one square matrix or {num_steps} (one a step)"
-        P = Reals(wanted, axes=(2, 3), empty=True)("preconditioner", preconditioner)
+        P = Reals(wanted, axes=(2, 3), empty=num_steps == 0)("preconditioner", preconditioner)
         if P.shape[-2] != P.shape[-1] or P.shape[:-2] not in ((), (num_steps,)):
             raise ConfigError(f"preconditioner must be {wanted}, got shape {P.shape}")
         self.preconditioner, self.num_steps = P.astype(jnp.result_type(float)), num_steps
