@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
+from iclzoo.train.inputs import Inputs
+from iclzoo.zoo.config import setting
 from iclzoo.zoo.prompt import Prompt
 
 # How far two ways to the same number may be apart, relative to the largest entry: rounding, summed over a few hundred terms.
@@ -34,6 +36,20 @@ def random_prompt(key, *, num_examples: int = 7, input_dim: int = 3, output_dim:
         ys=jr.normal(key_y, (num_examples, output_dim)),
         query=scale * jr.normal(key_query, (input_dim,)),
     )
+
+
+@setting("still")
+class Still(Inputs):
+    """x = 0: somebody's inputs without any variation, which no shipped distribution gives."""
+
+    def sample(self, key, num, input_dim):
+        return jnp.zeros((num, input_dim))
+
+    def covariance(self, input_dim):
+        return jnp.zeros((input_dim, input_dim))
+
+    def fourth_moment(self, A):
+        return jnp.zeros_like(A)
 
 
 def trees_equal(left: Any, right: Any) -> bool:

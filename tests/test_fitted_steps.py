@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
+from helpers import Still
 
 from iclzoo.inspect.alignment import Mean
 from iclzoo.inspect.fitted_steps import SHOWN_TASKS, Reading, fitted_steps
 from iclzoo.inspect.fitted_steps_plot import condition_numbers, eigenvalue_map, fitted_steps_figure
-from iclzoo.train.inputs import Uniform
 from iclzoo.train.tasks import LinearRegression
 from iclzoo.zoo.attention import LinearSelfAttention
 from iclzoo.zoo.checkpoint import load, read_card
@@ -124,7 +124,7 @@ def test_numbers_and_pictures_survive(kind, model):
     elif kind == "one example, one input":
         task, model = LinearRegression(1, 1, 1), gd_plus_plus_lsa([1.0], [0.1], num_examples=1, input_dim=1)
     elif kind == "no variation":
-        task = replace(TASK, inputs=Uniform(0.0))
+        task = replace(TASK, inputs=Still())
     fit = fitted_steps(model, task, num_tasks=num_tasks, key=jr.key(0))
     first = fit.layers[0]
     if kind == "zero":

@@ -9,7 +9,7 @@ import jax.random as jr
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from helpers import assert_close
+from helpers import Still, assert_close
 
 from iclzoo.inspect.balance import balance_path
 from iclzoo.inspect.balance_plot import balance_curves, balance_figure
@@ -226,7 +226,7 @@ def test_pictures_survive_any_weights(kind):
 
 
 def test_a_task_without_variation_has_a_picture():
-    still = LinearRegression(1, 1, 1, Uniform(0.0))
+    still = LinearRegression(1, 1, 1, Still())
     figure = risk_figure(preconditioned_risk(still, preconditioner=np.eye(1)))
     figure.savefig("/dev/null", format="png")
 

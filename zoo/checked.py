@@ -28,7 +28,8 @@ Function = TypeVar("Function", bound=Callable)
 
 SIZE = Whole(1, MAX_SIZE)
 Size = Annotated[int, SIZE]
-Repeats = Annotated[int, Whole(1, MAX_REPEATS)]  # of a layer, a loop or a step of an algorithm
+Repeats = Annotated[int, Whole(1, MAX_REPEATS)]  # of a layer
+Steps = Annotated[int, Whole(0, MAX_REPEATS)]  # of an algorithm
 Number = float | Float[Array, ""]
 FiniteNumber = Annotated[Number, Scalar()]
 PositiveNumber = Annotated[Number, Scalar(above=0)]

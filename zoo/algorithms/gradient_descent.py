@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..checked import Repeats, checked
+from ..checked import Steps, checked
 from ..checks import OrNone, Reals
 from ..errors import ConfigError, ShapeError
 from ..frozen import Frozen
@@ -32,7 +32,7 @@ class GradientDescent(eqx.Module):
     num_steps: int = eqx.field(static=True)
 
     @checked
-    def __init__(self, step_size, *, num_steps: Repeats = 1, W_0: InitialWeights = None):
+    def __init__(self, step_size, *, num_steps: Steps = 1, W_0: InitialWeights = None):
         self.step_size = per_step("step_size", step_size, num_steps)
         self.num_steps, self.W_0 = num_steps, None if W_0 is None else Frozen(W_0)
 
@@ -81,7 +81,7 @@ class GradientDescentPlusPlus(eqx.Module):
     num_steps: int = eqx.field(static=True)
 
     @checked
-    def __init__(self, step_size, gamma, *, num_steps: Repeats = 1):
+    def __init__(self, step_size, gamma, *, num_steps: Steps = 1):
         self.step_size = per_step("step_size", step_size, num_steps)
         self.gamma = per_step("gamma", gamma, num_steps)
         self.num_steps = num_steps
@@ -104,7 +104,7 @@ class GradientDescentPlusPlus(eqx.Module):
 def per_step(name: str, value, num_steps: int) -> StepSize:
     """A number for every step or one for each. **Raises** `ConfigError` for any other shape, and for what is not finite."""
     wanted = f"one number or {num_steps} (one a step)"
-    numbers = Reals(wanted, axes=(0, 1))(name, value)
+    numbers = Reals(wanted, axes=(0, 1), empty=num_steps == 0)(name, value)
     if numbers.shape not in ((), (num_steps,)):
         raise ConfigError(f"{name} must be {wanted}, got shape {numbers.shape}")
     return numbers.astype(jnp.result_type(float))

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..checked import Repeats, checked
+from ..checked import Steps, checked
 from ..checks import Reals
 from ..errors import ConfigError, ShapeError
 from ..gate import gated
@@ -27,9 +27,9 @@ class PreconditionedGradientDescent(eqx.Module):
     num_steps: int = eqx.field(static=True)
 
     @checked
-    def __init__(self, preconditioner, *, num_steps: Repeats = 1):
+    def __init__(self, preconditioner, *, num_steps: Steps = 1):
         wanted = f"one square matrix or {num_steps} (one a step)"
-        P = Reals(wanted, axes=(2, 3))("preconditioner", preconditioner)
+        P = Reals(wanted, axes=(2, 3), empty=num_steps == 0)("preconditioner", preconditioner)
         if P.shape[-2] != P.shape[-1] or P.shape[:-2] not in ((), (num_steps,)):
             raise ConfigError(f"preconditioner must be {wanted}, got shape {P.shape}")
         self.preconditioner, self.num_steps = P.astype(jnp.result_type(float)), num_steps
