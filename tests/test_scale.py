@@ -281,7 +281,7 @@ def test_one_process_that_is_asked_to_stop_stops_both(asked, number, tmp_path):
     """Within their grace; the deadline here is that of a busy machine. A process that is killed is missed by the other."""
     folder = tmp_path / "run"
     with two_processes(tmp_path, "stop") as processes:
-        rows = (line for line in processes[0].stdout if line == b"measured\n")  # Gloo has its say there, too
+        rows = (line for line in processes[0].stdout or () if line == b"measured\n")  # Gloo has its say there, too
         assert len(list(islice(rows, 3))) == 3  # those of steps 0, 50 and 100
         processes[asked].send_signal(number)
         for process in processes:
