@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from fnmatch import fnmatchcase
 from typing import Any
 
 from rich import box
@@ -13,7 +14,7 @@ from ..train.step_size import OneStep
 from ..zoo.card import Card
 from ..zoo.checkpoint import list_checkpoints, read_card
 from ..zoo.errors import CardError, CheckpointError
-from ..zoo.registry import list_models, model_class
+from ..zoo.registry import failed_plugins, list_models, model_class
 from ..zoo.text import printable
 from .alignment import Alignment, Mean
 from .figures import ALIGNMENT_TASKS
@@ -29,7 +30,7 @@ ALIGNMENT = {
 
 
 def names_table(pattern: str) -> Table:
-    """Every checkpoint, recipe and model whose name fits the pattern."""
+    """Every checkpoint, recipe and model whose name fits the pattern, and every plugin that failed."""
     table = new_table("", "kind", "name", "what it is")
     for name in list_checkpoints(pattern):
         add_row(table, "checkpoint", name, _described(name))
@@ -37,6 +38,9 @@ def names_table(pattern: str) -> Table:
         add_row(table, "recipe", name, recipe(name).description)
     for name in list_models(pattern):
         add_row(table, "model", name, (model_class(name).__doc__ or "").strip().split("\n")[0])
+    for name, reason in failed_plugins().items():
+        if fnmatchcase(name, pattern):
+            add_row(table, "plugin", name, f"failed: {reason}")
     return table
 
 

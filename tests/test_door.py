@@ -14,6 +14,7 @@ import pytest
 from helpers import assert_close, random_prompt
 from test_settings import ALGORITHMS
 
+from iclzoo.inspect.tables import names_table
 from iclzoo.train.inputs import Gaussian, root
 from iclzoo.train.recipe import Recipe
 from iclzoo.train.tasks import LinearRegression
@@ -120,6 +121,9 @@ def test_a_plugin_that_raises_is_named_once_and_stops_nothing(error, forgetting,
         f"iclzoo: the plugin 'mine' (my_package.mine) adds no models; it raised {type(error).__name__}"
     )
     assert failed_plugins().keys() == {"mine"}
+    *_, (kind, name, reason) = zip(*([str(cell) for cell in c.cells] for c in names_table("mine").columns), strict=True)
+    assert (kind, name) == ("plugin", "mine")
+    assert reason.startswith(f"failed: {type(error).__name__}")
 
 
 def test_a_plugin_may_ask_for_the_models_while_it_is_found(forgetting, monkeypatch):
