@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +24,7 @@ from iclzoo.zoo.registry import create
 def write(folder: Path, least: int, counts: Any) -> None:
     """Save over the last checkpoint until there are `least` saves, and the readers have what they want."""
     model = create("lsa", key=jr.key(0), input_dim=3)
-    while counts["saves"].value < least or counts["wanted"].value > 0:
+    while (counts["saves"].value < least or counts["wanted"].value > 0) and not counts["failed"].is_set():
         number = counts["saves"].value + 1
         weights = jax.tree.map(lambda array, number=number: np.full(array.shape, number, np.float32), model)
         save(folder, weights, steps={number: weights}, overwrite=number > 1)
@@ -33,7 +34,7 @@ def write(folder: Path, least: int, counts: Any) -> None:
 def read(folder: Path, least_saves: int, counts: Any) -> None:
     """Load the checkpoint until there are enough loads, and enough saves."""
     last = 0.0
-    while counts["wanted"].value > 0 or counts["saves"].value < least_saves:
+    while (counts["wanted"].value > 0 or counts["saves"].value < least_saves) and not counts["failed"].is_set():
         arrays = {float(value) for array in jax.tree.leaves(load(folder)) for value in np.unique(array)}
         assert len(arrays) == 1, f"a load mixes the saves {arrays}"
         (number,) = arrays
@@ -44,6 +45,15 @@ def read(folder: Path, least_saves: int, counts: Any) -> None:
             counts["wanted"].value -= 1
 
 
+def until_failure(work: Callable[..., None], folder: Path, saves: int, counts: Any) -> None:
+    """Let a process work; if it fails, all end."""
+    try:
+        work(folder, saves, counts)
+    except BaseException:
+        counts["failed"].set()
+        raise
+
+
 def main(
     reads: Annotated[int, typer.Option(min=1, help="loads, by all readers together")] = 10_000,
     overwrites: Annotated[int, typer.Option(min=1, help="saves")] = 1_000,
@@ -51,14 +61,16 @@ def main(
 ) -> None:
     """Read beside a writer; exit with 1 if anything fails on either side."""
     context = multiprocessing.get_context("spawn")
-    counts = {"saves": context.Value("q", 0), "wanted": context.Value("q", reads)}
+    counts = {"saves": context.Value("q", 0), "wanted": context.Value("q", reads), "failed": context.Event()}
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "checkpoint"
-        write_first = context.Process(target=write, args=(place, overwrites, counts))
+        write_first = context.Process(target=until_failure, args=(write, place, overwrites, counts))
         write_first.start()
         while not place.exists() and write_first.is_alive():
             write_first.join(0.01)
-        processes = [context.Process(target=read, args=(place, overwrites, counts)) for _ in range(readers)]
+        processes = [
+            context.Process(target=until_failure, args=(read, place, overwrites, counts)) for _ in range(readers)
+        ]
         for process in processes:
             process.start()
         processes.append(write_first)

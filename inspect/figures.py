@@ -11,12 +11,13 @@ from ..train.baselines import best_baseline
 from ..train.losses import squared_error
 from ..train.recipe import Recipe
 from ..train.tasks import Task
+from ..zoo.arguments import NAME, several
 from ..zoo.card import Card
 from ..zoo.checkpoint import load, read_card, write_card
 from ..zoo.config import from_config
 from ..zoo.determinism import key_of
 from ..zoo.errors import ZooError
-from ..zoo.gate import gated
+from ..zoo.gate import gate, gated
 from ..zoo.prompt import Learner
 from ..zoo.tensors import named_arrays
 from .alignment import Alignment, Mean, alignment
@@ -53,7 +54,7 @@ class Figures:
         return _plain(asdict(self))
 
 
-@gated
+@gate(baselines=several(NAME, least=0))
 def measure(
     learner: Learner, task: Task, baselines: tuple[str, ...], *, num_tasks: int = CARD_TASKS, seed: int = MEASURING_SEED
 ) -> Figures:

@@ -9,14 +9,16 @@ from typing import Any
 
 from rich.table import Table
 
+from ..zoo.card import parsed
 from ..zoo.errors import ExistsError
-from ..zoo.files import write_atomically
+from ..zoo.files import read_file, write_atomically
 from .alignment import Mean
 from .reproduction import Reproduction, Result
 from .style import drawn
 from .tables import add_row, new_table
 
 PAGE = "reproduction.md"
+MOST_RECORD_BYTES = 2**24
 Record = dict[str, Any]
 MARK = "What the source texts claim, beside what `iclzoo` measures."  # by which a page of ours is known
 HEAD = f"""# Reproduction
@@ -113,7 +115,7 @@ def _is_page(path: Path) -> bool:
 def _read_record(folder: Path, id: str) -> Record | None:
     """The record of a result in a folder; `None` where there is none that the page could show."""
     try:
-        one = json.loads(picture_path(folder, id).with_suffix(".json").read_text(encoding="utf-8"))
+        one = parsed(read_file(picture_path(folder, id).with_suffix(".json"), MOST_RECORD_BYTES).decode())
         section(one)
         return one if one["id"] == id else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):

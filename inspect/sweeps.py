@@ -17,7 +17,7 @@ from ..train.inputs import Exponential, Gaussian, Laplace, Uniform
 from ..train.tasks import LinearRegression, SineRegression, Target, Task
 from ..train.teachers import GaussianTeacher
 from ..zoo.arguments import NAME, Check, several
-from ..zoo.checks import real_number, whole_number
+from ..zoo.checks import Real, whole_number
 from ..zoo.errors import ZooError, unknown_name
 from ..zoo.gate import gated
 from ..zoo.prompt import Prompt
@@ -74,9 +74,7 @@ def half_width(task: Task, values: Values) -> Sweep:
     task, scale = _regression(task, "half-width of inputs"), _input_scale(task)
     training = float(task.inputs.half_width) if isinstance(task.inputs, Uniform) else None
     width = scale * 3**0.5 if training is None else training
-    chosen = _numbers(
-        values, [width * factor for factor in (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)], partial(real_number, above=0.0)
-    )
+    chosen = _numbers(values, [width * factor for factor in (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)], Real(above=0))
     tasks = tuple(replace(task, inputs=Uniform(_array(h))) for h in chosen)
     return Sweep("input half-width h, x ~ U(−h, h)", chosen, training, tasks)
 
@@ -91,7 +89,7 @@ def teacher_scale(task: Task, values: Values) -> Sweep:
     chosen = _numbers(
         values,
         [(training or 1.0) * factor for factor in (0.25, 0.5, 1.0, 2.0, 3.0, 5.0)],
-        partial(real_number, least=0.0),
+        Real(least=0),
     )
     tasks = tuple(replace(task, teacher=replace(task.teacher, scale=_array(alpha))) for alpha in chosen)
     return Sweep("teacher scale α, W ~ N(μ, α²)", chosen, training, tasks)

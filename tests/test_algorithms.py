@@ -419,3 +419,33 @@ def test_equal_tasks_are_tuned_once():
 def test_unknown_baselines(name, hint):
     with pytest.raises(UnknownNameError, match=f"unknown baseline.*{hint}"):
         best_baseline(name, LinearRegression())
+
+
+@pytest.mark.parametrize("half_width", [1e-9, 1e-7, 1e-3, 0.5, 1e3, 1e7, 1e9])
+def test_the_best_step_scales_with_the_inputs(half_width):
+    """η* half_width² and half-MSE/half_width² are the same at every width, at the ends of the range too."""
+    at_one, here = (LinearRegression(inputs=Uniform(width)) for width in (1.0, half_width))
+    best, scaled = optimal_step_size(at_one), optimal_step_size(here)
+    assert scaled.step_size * half_width**2 == pytest.approx(best.step_size, rel=1e-5)
+    assert scaled.half_mse / half_width**2 == pytest.approx(best.half_mse, rel=1e-5)
+    matrix = optimal_preconditioner(here)
+    assert np.allclose(matrix.preconditioner * half_width**2, best.step_size * np.eye(10), rtol=1e-4, atol=1e-4)
+    assert matrix.half_mse / half_width**2 == pytest.approx(best.half_mse, rel=1e-5)
+
+
+def test_no_step_is_best_for_teachers_that_are_zero():
+    task = LinearRegression(teacher=GaussianTeacher(scale=0.0), noise_std=1.0)
+    assert optimal_step_size(task) == (0.0, 0.0)
+    assert optimal_preconditioner(task).half_mse == 0.0
+    assert optimal_step_size(LinearRegression(teacher=GaussianTeacher(scale=0.0))) == (0.0, 0.0)
+    assert not np.any(optimal_preconditioner(LinearRegression(teacher=GaussianTeacher(scale=0.0))).preconditioner)
+
+
+@pytest.mark.parametrize("variance", [(1.0, 0.0), ((1.0, 1.0), (1.0, 1.0))])
+def test_the_best_matrix_for_inputs_that_do_not_fill_the_space(variance):
+    """The smallest of the best: no worse than the best of inputs that are all but those."""
+    task = LinearRegression(input_dim=2, inputs=Gaussian(variance))
+    near = LinearRegression(input_dim=2, inputs=Gaussian(np.array(task.inputs.covariance(2)) + 1e-4 * np.eye(2)))
+    best = optimal_preconditioner(task)
+    assert jnp.isfinite(best.preconditioner).all()
+    assert best.half_mse == pytest.approx(optimal_preconditioner(near).half_mse, rel=1e-2)

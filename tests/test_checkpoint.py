@@ -265,7 +265,10 @@ def reset(model, name, value):
         (lambda m: reset(m, "damping", True), "damping is True, and built anew 1.0"),
         (lambda m: reset(m, "damping", jnp.ones(())), "unexpected damping"),
         (lambda m: reset(m, "setting", "wild"), "setting is 'wild', and built anew 'mild'"),
-        (lambda m: reset(m, "width", np.float32(0.5)), "not JSON serializable"),
+        (
+            lambda m: reset(m, "width", np.float32(0.5)),
+            r"its hyperparameter width is np\.float32\(0\.5\), and a card .*; make it 0\.5",
+        ),
         (lambda m: reset(m, "width", float("nan")), "not JSON compliant"),
         (lambda m: reset(m, "w", jnp.ones((2, 1, 3))), r"w is \[2, 1, 3\], expected \[1, 3\]"),
         (lambda m: reset(m, "w", jnp.ones((1, 3), jnp.int32)), "w holds int32, expected float32"),

@@ -29,7 +29,7 @@ from iclzoo.train.run import fit, fit_ensemble
 from iclzoo.train.run_folder import RunFolder
 from iclzoo.train.schedule import Every
 from iclzoo.zoo.checkpoint import list_checkpoints, load, read_card, save, write_card
-from iclzoo.zoo.errors import RunError
+from iclzoo.zoo.errors import CheckpointError, ConfigError, RunError
 from iclzoo.zoo.files import write_atomically
 from iclzoo.zoo.tensors import from_bytes
 
@@ -165,6 +165,88 @@ def test_a_foreign_step_is_neither_taken_nor_touched(cut_short, uninterrupted):
         "99.safetensors",
         "notes.txt",
     }
+
+
+def test_a_run_whose_folder_is_moved_leaves_what_takes_its_place_alone(tmp_path, saving_always, uninterrupted):
+    place, moved, calls = tmp_path / "run", tmp_path / "moved", count()
+    other = replace(BRIEF, seed=1)
+
+    def move(model):
+        if next(calls) == 2:
+            place.rename(moved)
+            fit(other, place, progress=False)
+        return {}
+
+    with pytest.raises(RunError, match="was moved or replaced while it was trained in"):
+        fit(BRIEF, place, probe=move, progress=False)
+    assert trees_equal(load(place), fit(other, progress=False).model)
+    goes_on(moved, uninterrupted)
+
+
+def test_a_run_whose_folder_is_gone_makes_no_new_one(tmp_path, saving_always):
+    calls = count()
+
+    def move(model):
+        if next(calls) == 2:
+            (tmp_path / "run").rename(tmp_path / "moved")
+        return {}
+
+    with pytest.raises(RunError, match="was moved or replaced"):
+        fit(BRIEF, tmp_path / "run", probe=move, progress=False)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["thesis.txt", "run.json", "log.jsonl", "model.safetensors", "config.json"])
+def test_the_members_of_an_ensemble_overwrite_nothing(name, tmp_path):
+    brief = replace(BRIEF, num_steps=8)
+
+    def stop(model):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_ensemble(brief, (0, 1), tmp_path, probe=stop, progress=False)
+    (tmp_path / "seed-1").mkdir()
+    (tmp_path / "seed-1" / name).write_text("precious")
+    with pytest.raises((RunError, CheckpointError), match="seed-1"):
+        fit_ensemble(brief, (0, 1), tmp_path, resume=True, progress=False)
+    assert (tmp_path / "seed-1" / name).read_text() == "precious"
+    (tmp_path / "seed-1" / name).unlink()
+    fits = fit_ensemble(brief, (0, 1), tmp_path, resume=True, progress=False)
+    assert trees_equal(load(tmp_path / "seed-1"), fits[1].model)
+
+
+def test_a_run_overwrites_nothing_when_it_is_done(tmp_path, cut_short, uninterrupted):
+    (cut_short / "model.safetensors").write_text("precious")
+    with pytest.raises(RunError, match=r"model\.safetensors is not of this run"):
+        fit(BRIEF, cut_short, resume=True, progress=False)
+    assert (cut_short / "model.safetensors").read_text() == "precious"
+    (cut_short / "model.safetensors").unlink()
+    goes_on(cut_short, uninterrupted)
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("ref.txt"), TimeoutError("late"), ConnectionResetError()])
+def test_errors_of_a_probe_are_its_own(error, tmp_path):
+    def failing(model):
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        fit(BRIEF, tmp_path / "run", probe=failing, progress=False)
+    assert caught.value is error
+
+
+@pytest.mark.parametrize(
+    "given", [{"step": 1.0}, {"half_mse": 0.0}, {"x": "a"}, {"x": jnp.ones(2)}, {3: 1.0}, 3.0, [1.0]]
+)
+def test_what_a_probe_gives_is_checked(given, tmp_path):
+    with pytest.raises(ConfigError, match=r"a probe must|of a probe must be"):
+        fit(BRIEF, tmp_path / "run", probe=lambda model: given, progress=False)
+
+
+def test_a_probe_may_give_arrays_of_one_number():
+    log = fit(
+        replace(BRIEF, num_steps=8), probe=lambda model: {"a": jnp.ones(()), "b": np.float32(2)}, progress=False
+    ).log
+    assert [(row["a"], row["b"]) for row in log] == [(1.0, 2.0)] * len(log)
 
 
 def test_a_finished_run_keeps_its_card(tmp_path, uninterrupted):

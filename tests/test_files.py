@@ -169,7 +169,7 @@ def test_a_file_of_a_checkpoint_that_is_a_link_is_not_what_is_deleted(model, tmp
     (tmp_path / "steps").mkdir()
     (tmp_path / "steps" / "5.safetensors").write_text("precious")
     (folder / "steps").symlink_to(tmp_path / "steps")
-    with pytest.raises(errors.ExistsError, match=r"holds what was not written with it \(steps"):
+    with pytest.raises(errors.ExistsError, match="its card does not list steps/5"):
         save(folder, model, overwrite=True)
     assert (tmp_path / "steps" / "5.safetensors").read_text() == "precious"
 
@@ -181,11 +181,11 @@ def test_a_file_of_a_checkpoint_that_is_a_link_is_not_what_is_deleted(model, tmp
         ("config.json", "{", "not valid JSON"),
         ("config.json", "", "is empty"),
         ("thesis.txt", "years of work", r"holds what was not written with it \(thesis.txt\)"),
-        ("steps/notes.txt", "years of work", r"\(steps/notes.txt\)"),
-        ("steps/-1.safetensors", "years of work", r"\(steps/-1.safetensors\)"),
+        ("steps/notes.txt", "years of work", "its card does not list steps/notes.txt"),
+        ("steps/-1.safetensors", "years of work", "its card does not list steps/-1.safetensors"),
         (".hidden", "years of work", r"\(.hidden\)"),
         ("run.json", "{}", r"\(run.json\)"),
-        ("model.safetensors/x", "years of work", r"\(model.safetensors/x\)"),
+        ("model.safetensors/x", "years of work", r"\(model.safetensors, model.safetensors/x\)"),
     ],
 )
 def test_only_a_checkpoint_with_nothing_else_in_it_is_overwritten(name, text, message, model, tmp_path):
@@ -198,6 +198,42 @@ def test_only_a_checkpoint_with_nothing_else_in_it_is_overwritten(name, text, me
     with pytest.raises(errors.ExistsError, match=message):
         save(folder, model, overwrite=True)
     assert everything(tmp_path) == before
+
+
+def test_only_what_a_card_lists_is_deleted_with_it(model, tmp_path):
+    for name, place in (("notes", "steps"), ("mine", "steps/7.safetensors")):
+        folder = save(tmp_path / name, model)
+        (folder / place).parent.mkdir(exist_ok=True)
+        (folder / place).write_text("precious")
+        with pytest.raises(errors.ExistsError, match=r"steps|its card does not list"):
+            save(folder, scaled(model, 2.0), overwrite=True)
+        assert (folder / place).read_text() == "precious"
+
+
+def test_folders_of_others_are_not_moved_in_place_of_one(model, tmp_path):
+    """A folder that looks like what is left of an exchange, and is not; and names that would look like it."""
+    (tmp_path / ".thesis.previous").mkdir()
+    (tmp_path / ".thesis.previous" / "thesis.tex").write_text("precious")
+    (tmp_path / ".link.previous").symlink_to(save(tmp_path / "other", model))
+    with pytest.raises(errors.UnknownNameError):
+        load(tmp_path / "link")
+    for name in ("thesis", "link"):
+        save(tmp_path / name, scaled(model, 2.0))
+        assert trees_equal(load(tmp_path / name), scaled(model, 2.0))
+    assert (tmp_path / ".thesis.previous" / "thesis.tex").read_text() == "precious"
+    assert trees_equal(load(tmp_path / "other"), model)
+    for name in (".mine.previous", ".mine.abcdefgh.unfinished"):
+        with pytest.raises(errors.PathError, match="a name for what is half written"):
+            save(tmp_path / name, model)
+
+
+def test_where_one_works_is_not_exchanged(model, tmp_path, monkeypatch):
+    folder = save(tmp_path / "x", model, steps={0: model})
+    for place in (folder, folder / "steps"):
+        monkeypatch.chdir(place)
+        with pytest.raises(errors.ExistsError, match="is where this process works"):
+            save(folder, scaled(model, 2.0), overwrite=True)
+        assert trees_equal(load(folder), model)
 
 
 def test_what_others_left_beside_a_checkpoint_stays(model, tmp_path):
@@ -261,6 +297,7 @@ def test_the_umask_is_honoured_and_permissions_stay(model, tmp_path):
     write_atomically(tmp_path / "private.png", b"a picture")
     assert stat.S_IMODE(folder.stat().st_mode) & 0o077 == 0
     assert stat.S_IMODE((tmp_path / "private.png").stat().st_mode) & 0o077 == 0
+    assert stat.S_IMODE((folder / "model.safetensors").stat().st_mode) & 0o077 == 0
 
 
 @pytest.mark.parametrize("place", ["folder", "pipe", "file/x"])
@@ -289,6 +326,9 @@ def test_the_home_is_expanded(model, tmp_path, monkeypatch):
     assert save("~/ck", model) == tmp_path / "home" / "ck"
     assert trees_equal(load("~/ck"), model)
     assert not (tmp_path / "~").exists()
+    with pytest.raises(errors.PathError, match="there is no such user here"):
+        save("~nobody-of-that-name/ck", model)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["home"]
 
 
 def test_a_lock_is_made_of_a_file_where_folders_cannot_be_locked(model, tmp_path, monkeypatch):

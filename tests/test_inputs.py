@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import assert_close
 
-from iclzoo.train.inputs import Exponential, Gaussian, Inputs, Laplace, RandomCovariance, Uniform
+from iclzoo.train.inputs import Exponential, Gaussian, Inputs, Laplace, RandomCovariance, Uniform, root
 from iclzoo.train.losses import over_tasks
 from iclzoo.train.tasks import LinearRegression, SineRegression
 from iclzoo.train.teachers import GaussianTeacher
@@ -142,3 +142,21 @@ def test_a_batch_of_widths_is_a_batch_of_tasks(getkey):
     widths, key = jnp.asarray([0.5, 1.0]), getkey()
     tasks = eqx.filter_vmap(lambda width: LinearRegression(inputs=Uniform(width)).sample(key)[0].xs)(widths)
     assert_close(tasks[1], 2 * tasks[0])
+
+
+@pytest.mark.parametrize(
+    "covariance", [jnp.eye(3), jnp.diag(jnp.array([1.0, 1.0, 2.0])), jnp.ones((3, 3)), jnp.diag(jnp.arange(3.0))]
+)
+def test_the_root_of_a_covariance_has_a_derivative(covariance):
+    """Also where eigenvalues are equal or zero."""
+    drawn = jax.grad(lambda variance: (root(variance) ** 2).sum())(covariance)
+    assert jnp.isfinite(drawn).all()
+
+
+def test_what_is_no_covariance_gives_nothing_that_looks_like_one():
+    """Under `vmap` a setting has no value that could be refused."""
+    matrices = jnp.array([[[1.0, 0.8], [0.8, 1.0]], [[1.0, 2.0], [2.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]])
+    roots = jax.vmap(root)(matrices)
+    assert np.allclose(roots[0] @ roots[0].T, matrices[0], atol=1e-6)
+    assert jnp.isnan(roots[1]).all()
+    assert np.allclose(roots[2] @ roots[2].T, matrices[2], atol=1e-6)

@@ -21,7 +21,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..zoo import checks
 from ..zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
 from ..zoo.algorithms.least_squares import LeastSquares, Ridge, Zero
 from ..zoo.algorithms.preconditioned import PreconditionedGradientDescent
@@ -56,7 +55,7 @@ def best_baseline(name: str, task: Task, *, seed: int = 0) -> Learner:
     **Raises** `UnknownNameError` for a name that is not in this module's list.
     """
     with fixed_settings(task, finite=False) as (task,):
-        return _best(name, _Problem(task, checks.seed("seed", seed)))
+        return _best(name, _Problem(task, seed))
 
 
 @gated
@@ -71,7 +70,7 @@ def fitted_baseline(
     **Raises** `UnknownNameError` for a name that is not in this module's list.
     """
     with fixed_settings(prompts, targets, finite=False) as (prompts, targets):
-        return _build(name, _Fit(prompts, targets, checks.seed("seed", seed)))
+        return _build(name, _Fit(prompts, targets, seed))
 
 
 @cache

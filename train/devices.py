@@ -16,14 +16,13 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
-from ..zoo.checks import whole_number
+from ..zoo.checks import MAX_DEVICES, whole_number
 from ..zoo.determinism import check_jax
 from ..zoo.errors import ConfigError, ZooError, said_by
 from .stopping import Watch
 
 Tree = TypeVar("Tree", bound=PyTree)
 CPU_CACHE = 2**20  # bytes
-MAX_DEVICES = 1024  # of one process
 MAX_PROCESSES = 2**16
 HEARTBEAT_SECONDS = 30  # after which a process that is silent is held to be gone, and the others end
 Device: TypeAlias = Any  # a jax.Device, whose name type checkers do not read as a type

@@ -210,12 +210,20 @@ def shape_of(numbers: Any) -> tuple[int, ...]:
 
 
 def root(covariance: Matrix) -> Matrix:
-    """L with L Lᵀ = Λ: Cholesky's factor, and where Λ is singular its symmetric root."""
-    variances, axes = jnp.linalg.eigh(covariance)
-    identity = jnp.eye(len(covariance), dtype=covariance.dtype)
-    singular = variances[0] <= len(covariance) * jnp.finfo(covariance.dtype).eps * variances[-1]
-    symmetric = axes * jnp.sqrt(jnp.maximum(variances, 0))[None] @ axes.T
-    return jnp.where(singular, symmetric, jnp.linalg.cholesky(jnp.where(singular, identity, covariance)))
+    """L with L Lᵀ = Λ: Cholesky's factor, and where Λ is singular its symmetric root; NaN where Λ is no covariance.
+
+    The branch that is not taken gets a matrix whose root is smooth, so that its derivative does not spoil that of the other.
+    """
+    size, dtype = len(covariance), covariance.dtype
+    least, *_, most = jnp.linalg.eigvalsh(jax.lax.stop_gradient(covariance)) if size > 1 else (covariance[0, 0],) * 2
+    singular = least <= size * jnp.finfo(dtype).eps * most
+    possible = least >= -ROUNDING * most
+    distinct = jnp.diag(jnp.arange(1, size + 1, dtype=dtype))
+    variances, axes = jnp.linalg.eigh(jnp.where(singular, covariance, distinct))
+    positive = variances > 0
+    roots = jnp.where(positive, jnp.sqrt(jnp.where(positive, variances, 1)), 0)
+    symmetric = jnp.where(possible, axes * roots[None] @ axes.T, jnp.nan)
+    return jnp.where(singular, symmetric, jnp.linalg.cholesky(jnp.where(singular, distinct, covariance)))
 
 
 def independent_fourth_moment(A: Matrix, *, c2: Number, c4: Number, mean: Number = 0.0, c3: Number = 0.0) -> Matrix:

@@ -144,6 +144,7 @@ def compile_advance(recipe: Recipe, team: Team, seeds: Sequence[int] | None = No
     so that each is bit for bit what it is when trained by itself.
     """
     team.check_batch(recipe.batch_size)
+    recipe.task.check_memory(recipe.batch_size)
     optimiser = recipe.optimiser.build(recipe.num_steps)
     num_parts = team.num_parts(recipe.batch_size, largest_array(recipe))
 

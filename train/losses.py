@@ -10,14 +10,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
-from ..zoo.checks import whole_number
 from ..zoo.determinism import fixed_settings, typed
 from ..zoo.gate import gate, gated, predict
 from ..zoo.prompt import Learner, Prompt
 from .tasks import Target, Task
 
 CHUNK = 4096
-MAX_TASKS = 2**32  # that a key tells apart
 
 
 @gated
@@ -48,8 +46,7 @@ def in_chunks(
     of a shorter one, and the size of the chunks changes nothing but the rounding. What is not finite is given as it comes. See
     `fixed_settings` for what JAX is set to meanwhile.
     """
-    num_tasks = whole_number("num_tasks", num_tasks, 1, MAX_TASKS)
-    chunk, key = min(whole_number("chunk", chunk, 1), num_tasks), typed(key)
+    chunk, key = min(chunk, num_tasks), typed(key)
     # A loop in Python, and not in XLA: its CPU backend can lock up on batches of LAPACK calls inside a compiled loop.
     for start in range(0, num_tasks, chunk):
         with fixed_settings(learners, task, finite=False) as (learners, task):

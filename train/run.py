@@ -5,7 +5,6 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,7 +34,7 @@ EVALUATION_TASKS = 10_000
 SAVE_SECONDS = 10.0
 UPDATE_SECONDS = 0.5
 TICK_SECONDS = 1e-3  # of a coarse clock
-MAX_MEMBERS = 1024
+OWN_COLUMNS = {"step", "seed", "train_loss", "half_mse"}  # of the log
 
 
 @gated
@@ -77,14 +76,11 @@ def fit_ensemble(
 
     With `folder`, each member ends as a checkpoint in `seed-<seed>` within it, as if it had been trained by itself.
 
-    **Raises** what `fit` raises, and `ConfigError` for no seed, one given twice or out of range, or more than `MAX_MEMBERS`.
+    **Raises** what `fit` raises, `ArgumentError` for no seed or more than 1024, `ConfigError` for one that is given twice or out of range.
     """
-    members = tuple(checks.seed("seeds", seed) for seed in islice(seeds, MAX_MEMBERS + 1))
-    if len(members) > MAX_MEMBERS:
-        raise ConfigError(f"an ensemble has at most {MAX_MEMBERS} members, got more seeds; train them in several")
-    if not members or len(set(members)) < len(members):
-        raise ConfigError(f"an ensemble needs seeds that differ, got {list(members)}")
-    return _train(recipe, members, folder, probe, devices, resume, progress)
+    if len(set(seeds)) < len(seeds):
+        raise ConfigError(f"an ensemble needs seeds that differ, got {list(seeds)}")
+    return _train(recipe, tuple(seeds), folder, probe, devices, resume, progress)
 
 
 @gated
@@ -220,8 +216,7 @@ class _Training:
             half_mse = evaluate(model, recipe)
             if not math.isfinite(half_mse):
                 self.stop("half-MSE", step)
-            measured = self.probe(model).items()
-            probed = {name: None if value is None or not math.isfinite(value) else value for name, value in measured}
+            probed = checked_columns(self.probe(model))
             train_loss = None if train_losses is None else float(train_losses.reshape(-1)[index])
             seed = {} if self.seeds is None else {"seed": recipe.seed}
             yield {"step": step, **seed, "train_loss": train_loss, "half_mse": half_mse, **probed}
@@ -244,6 +239,24 @@ class _Training:
     def save(self) -> None:
         if self.disk:
             self.disk.save(self.state)
+
+
+def checked_columns(probed: Any) -> Row:
+    """What a probe gives, as the log holds it: numbers by name, `None` where they are undefined or not finite.
+
+    **Raises** `ConfigError` for anything else, and for a name that is the log's own.
+    """
+    if not isinstance(probed, Mapping):
+        raise ConfigError(f"a probe must give a mapping from names to numbers, got {checks.shown(probed)}")
+    columns: Row = {}
+    for name, value in probed.items():
+        if not isinstance(name, str) or name in OWN_COLUMNS:
+            raise ConfigError(
+                f"a probe must name its numbers otherwise than {', '.join(sorted(OWN_COLUMNS))}, got {name!r:.60}"
+            )
+        undefined = value is None or (isinstance(value, float | np.floating) and not math.isfinite(value))
+        columns[name] = None if undefined else checks.Real()(f"the number {name!r:.60} of a probe", value)
+    return columns
 
 
 def next_chunk(num_steps: int, seconds: float) -> int:

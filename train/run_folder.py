@@ -12,7 +12,7 @@ import json
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,10 +22,10 @@ from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
 from ..zoo.card import CARD_FILE, Card, parsed
-from ..zoo.checkpoint import checkpoint_files, read_card, step_file
+from ..zoo.checkpoint import CHECKPOINT, checkpoint_files, read_card, step_file
 from ..zoo.config import from_config, to_config
-from ..zoo.errors import RunError, ZooError, ZooWarning, said_by
-from ..zoo.files import located, read_file, write_atomically
+from ..zoo.errors import RunError, WriteError, ZooError, ZooWarning, said_by
+from ..zoo.files import finished_name, located, read_file, write_atomically, writing
 from ..zoo.memory import physical_memory
 from ..zoo.tensors import fill, from_bytes, named_arrays, to_bytes
 from .loop import State, members_of, start
@@ -54,6 +54,7 @@ class RunFolder:
 
     def __init__(self, path: Path):
         self.path = path
+        self._lock: os.stat_result | None = None  # the file that is locked, while it is
         self.rows: list[Row] = []
         self.kept: dict[int, Any] = {}
         self._hashes: dict[int, np.ndarray] = {}  # of the kept steps
@@ -71,17 +72,27 @@ class RunFolder:
         nothing in it is changed.
         """
         folder = cls(located(path))
+        lock = FileLock(folder.path / LOCK_FILE, timeout=0)
         try:
-            folder.check_is_own()  # before anything is written, and again under the lock
-            folder.path.mkdir(parents=True, exist_ok=True)
-            with FileLock(folder.path / LOCK_FILE, timeout=0):
-                yield folder, folder.resume(recipe, seeds) if folder.holds_run(resume) else folder.begin(recipe, seeds)
-        except Timeout:
-            raise RunError(f"{path} is in use by another process; wait for it or choose another folder") from None
-        except OSError as error:
+            with writing(folder.path):
+                folder.check_is_own()  # before anything is written, and again under the lock
+                folder.path.mkdir(parents=True, exist_ok=True)
+                try:
+                    lock.acquire()
+                except Timeout:
+                    raise RunError(
+                        f"{path} is in use by another process; wait for it or choose another folder"
+                    ) from None
+            folder._lock = os.stat(folder.path / LOCK_FILE)
+            holds = folder.holds_run(resume)
+            folder.check_members(members_of(recipe, seeds) if seeds is not None else ())
+            yield folder, folder.resume(recipe, seeds) if holds else folder.begin(recipe, seeds)
+        except WriteError as error:
             raise RunError(
-                f"cannot write to {path}: {error.strerror or error}; once that is put right, go on with --resume (resume=True)"
+                f"cannot write to {path}: {error.strerror}; once that is put right, go on with --resume (resume=True)"
             ) from error
+        finally:
+            lock.release()
 
     def holds_run(self, resume: bool) -> bool:
         self.check_is_own()
@@ -104,7 +115,7 @@ class RunFolder:
         """A new run."""
         state = start(recipe, seeds)
         settings = {"recipe": to_config(recipe), "seeds": to_config(seeds), "versions": provenance()}
-        write_atomically(self.path / RUN_FILE, (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode())
+        self._write(RUN_FILE, (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode())
         self.save(state)
         return state
 
@@ -146,7 +157,7 @@ class RunFolder:
                         raise ValueError("it is not the file that this run kept: its SHA-256 hash differs")
                     self._remember(kept, fill(state.model, from_bytes(data), step_file(kept)), data)
         if not self._is_done():
-            write_atomically(self.path / LOG_FILE, _lines(self.rows))
+            self._write(LOG_FILE, _lines(self.rows))
         return state
 
     def save(self, state: State) -> None:
@@ -155,11 +166,12 @@ class RunFolder:
         hashes = {step_file(kept): hashed for kept, hashed in self._hashes.items() if 0 < step >= kept}
         hashes[LOG_FILE] = _hash(_lines(_until(step, self.rows)))
         arrays |= {f"{WRITTEN}{name}": hashed for name, hashed in hashes.items()}
-        write_atomically(self.path / STATE_FILE, to_bytes(arrays | {DIGEST: _digest(arrays)}))
+        self._write(STATE_FILE, to_bytes(arrays | {DIGEST: _digest(arrays)}))
 
     def append(self, row: Row) -> None:
         """Add a row to the log, on disk before this returns."""
-        with (self.path / LOG_FILE).open("ab") as file:
+        self._check_place()
+        with writing(self.path / LOG_FILE), (self.path / LOG_FILE).open("ab") as file:
             file.write(_lines([row]))
             file.flush()
             os.fsync(file.fileno())
@@ -167,7 +179,7 @@ class RunFolder:
 
     def keep(self, step: int, model: Any) -> None:
         data = to_bytes(named_arrays(model))
-        write_atomically(self.path / step_file(step), data)
+        self._write(step_file(step), data)
         self._remember(step, model, data)
 
     def read_log(self) -> list[Row]:
@@ -178,34 +190,68 @@ class RunFolder:
     def finish(self, recipe: Recipe, seeds: tuple[int, ...] | None, fits: Sequence[Fit]) -> None:
         """Turn the folder into a checkpoint; that of an ensemble into a folder of them, each with the log of its member.
 
-        A card that is there already stays as it is: figures were measured for it, and people write on it.
-        """
-        if seeds is None:
-            self._write_checkpoint(self.path, recipe, fits[0])
-            return
-        for member, fit in zip(members_of(recipe, seeds), fits, strict=True):
-            folder = self.path / f"seed-{member.seed}"
-            if not (folder / CARD_FILE).exists():
-                write_atomically(folder / LOG_FILE, _lines(fit.log))
-            self._write_checkpoint(folder, member, fit)
+        A card that is there already stays as it is: figures were measured for it, and people write on it. Each card is written last, and
+        it is what makes the checkpoint.
 
-    def _write_checkpoint(self, folder: Path, recipe: Recipe, fit: Fit) -> None:
-        """The card is written last, and it is what makes the checkpoint."""
-        if (folder / CARD_FILE).exists():
-            if read_card(folder).training != to_config(recipe):
+        **Raises** `RunError`, with nothing written, if another file is where one of these goes.
+        """
+        contents: dict[str, bytes] = {}
+        for member, fit in zip(members_of(recipe, seeds), fits, strict=True):
+            folder = "" if seeds is None else _member_folder(member)
+            if (self.path / folder / CARD_FILE).exists():
+                continue
+            if seeds is not None:
+                contents[f"{folder}{LOG_FILE}"] = _lines(fit.log)
+            card = Card(
+                description=member.description,
+                reference=member.reference,
+                task=to_config(member.task),
+                training=to_config(member),
+                versions=provenance(),
+            )
+            files = checkpoint_files(fit.model, card, fit.steps)
+            contents |= {f"{folder}{name}": data for name, data in files.items()}
+        for file, data in contents.items():
+            if os.path.lexists(self.path / file) and not self._holds(file, data):
                 raise RunError(
-                    f"{folder} holds a checkpoint of another recipe; move it elsewhere, and go on with --resume"
+                    f"{self.path / file} is not of this run; move it elsewhere, and go on with --resume (resume=True)"
                 )
-            return
-        card = Card(
-            description=recipe.description,
-            reference=recipe.reference,
-            task=to_config(recipe.task),
-            training=to_config(recipe),
-            versions=provenance(),
+        for file, data in contents.items():
+            self._write(file, data)
+
+    def check_members(self, members: Sequence[Recipe]) -> None:
+        """**Raises** `RunError` if the folder of a member of an ensemble holds anything but that member."""
+        for member in members:
+            folder = self.path / _member_folder(member)
+            if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+                raise RunError(
+                    f"{folder} is no folder of this run; move it elsewhere, and go on with --resume (resume=True)"
+                )
+            strangers = [name for name in CHECKPOINT.strangers(folder) if (finished_name(name) or name) != LOG_FILE]
+            if strangers or ((folder / CARD_FILE).exists() and read_card(folder).training != to_config(member)):
+                raise RunError(
+                    f"{folder} holds what is not of this run ({', '.join(strangers[:3]) or 'a checkpoint of another recipe'}); "
+                    "move it elsewhere, and go on with --resume (resume=True)"
+                )
+
+    def _holds(self, file: str, data: bytes) -> bool:
+        """Whether a file holds just this."""
+        with suppress(OSError):
+            return read_file(self.path / file, len(data)) == data
+        return False
+
+    def _write(self, file: str, data: bytes) -> None:
+        self._check_place()
+        write_atomically(self.path / file, data)
+
+    def _check_place(self) -> None:
+        """**Raises** `RunError` if the folder is no longer the one that was opened: another run may be there by now."""
+        with suppress(OSError):
+            if self._lock is None or os.path.samestat(self._lock, os.stat(self.path / LOCK_FILE)):
+                return
+        raise RunError(
+            f"{self.path} was moved or replaced while it was trained in; go on with --resume (resume=True) where it is now"
         )
-        for name, data in checkpoint_files(fit.model, card, fit.steps).items():
-            write_atomically(folder / name, data)
 
     def _is_done(self) -> bool:
         return (self.path / CARD_FILE).exists()
@@ -225,6 +271,10 @@ class RunFolder:
             raise RunError(
                 f"{self.path / file} cannot be resumed from ({said_by(error)}); start again in another folder"
             ) from None
+
+
+def _member_folder(member: Recipe) -> str:
+    return f"seed-{member.seed}/"
 
 
 def _is_no_lock(entry: Path) -> bool:

@@ -7,7 +7,8 @@ With K = Σᵢ xᵢ xᵢᵀ over the n examples whose labels follow the teacher,
 decides which step is best for teachers of scale α. Label noise σ and m distractors give n = N − m and ω = nσ² + m.
 """
 
-from typing import NamedTuple, TypeGuard
+import math
+from typing import Any, NamedTuple, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -87,11 +88,13 @@ def optimal_step_size(task: Task) -> OneStep:
 
     **Raises** `ConfigError` where `has_optimal_step_size` is false.
     """
-    signal, covariance, gain, G = _moments(task, "fitted_step_size")
+    signal, covariance, gain, G, scale = _moments(task, "fitted_step_size")
     gained = jnp.trace(gain @ covariance)
-    a = gained / jnp.trace(G @ covariance)
+    a = (
+        gained / jnp.trace(G @ covariance) if gained else gained
+    )  # nothing is gained by a step for teachers that are zero
     mse = task.output_dim * (signal * jnp.trace(covariance) - a * gained)
-    return OneStep(step_size=float(a * task.num_examples), half_mse=float(mse / 2))
+    return OneStep(step_size=_finite(float(a * task.num_examples) / scale), half_mse=_finite(float(mse / 2) * scale))
 
 
 @gated
@@ -105,14 +108,33 @@ def optimal_preconditioner(task: Task) -> OnePreconditionedStep:
 
     **Raises** `ConfigError` where `has_optimal_step_size` is false.
     """
-    signal, covariance, gain, G = _moments(task, "fitted_preconditioner")
-    P_over_N = jnp.linalg.solve(G, gain)
+    signal, covariance, gain, G, scale = _moments(task, "fitted_preconditioner")
+    least, most = np.linalg.eigvalsh(np.asarray(G))[[0, -1]]
+    singular = (
+        least <= len(G) * np.finfo(G.dtype).eps * most
+    )  # then the smallest of the best P, as for inputs that are constant
+    P_over_N = jnp.linalg.lstsq(G, gain)[0] if singular else jnp.linalg.solve(G, gain)
     mse = task.output_dim * jnp.trace(signal * covariance - gain @ P_over_N @ covariance)
-    return OnePreconditionedStep(preconditioner=task.num_examples * P_over_N, half_mse=float(mse / 2))
+    return OnePreconditionedStep(
+        preconditioner=_finite(task.num_examples * P_over_N / scale), half_mse=_finite(float(mse / 2) * scale)
+    )
 
 
-def _moments(task: Task, instead: str) -> tuple[Number, Matrix, Matrix, Matrix]:
-    """α², Λ, α² n Λ and G of a task. **Raises** `ConfigError` where `has_optimal_step_size` is false."""
+def _finite(number: Any) -> Any:
+    """**Raises** `ConfigError` for what does not fit into the floating-point numbers that JAX is set to."""
+    if not np.isfinite(number).all():
+        raise ConfigError(
+            "the moments of this task are too large or too small for the closed form; scale its inputs or teacher"
+        )
+    return number
+
+
+def _moments(task: Task, instead: str) -> tuple[Number, Matrix, Matrix, Matrix, float]:
+    """α², Λ, α² n Λ and G of a task with its inputs scaled by 1/√s, so that no product of moments overflows, and s: a power of
+    two, which rounds nothing.
+
+    **Raises** `ConfigError` where `has_optimal_step_size` is false.
+    """
     if not has_optimal_step_size(task):
         raise ConfigError(
             f"the closed form needs linear regression, a Gaussian teacher of mean 0 and independent inputs; use {instead}"
@@ -120,7 +142,8 @@ def _moments(task: Task, instead: str) -> tuple[Number, Matrix, Matrix, Matrix]:
     assert isinstance(task.teacher, GaussianTeacher)
     n, signal = task.num_examples - task.num_distractors, task.teacher.scale**2
     covariance = task.inputs.covariance(task.input_dim)
-    noise = n * task.noise_std**2 + task.num_distractors
-    M = task.inputs.fourth_moment(jnp.eye(task.input_dim, dtype=covariance.dtype))
+    scale = 2.0 ** round(math.log2(np.abs(covariance).max()))
+    M = task.inputs.fourth_moment(jnp.eye(task.input_dim, dtype=covariance.dtype)) / scale / scale
+    covariance, noise = covariance / scale, (n * task.noise_std**2 + task.num_distractors) / scale
     G = signal * (n * M + n * (n - 1) * covariance @ covariance) + noise * covariance
-    return signal, covariance, signal * n * covariance, G
+    return signal, covariance, signal * n * covariance, G, scale

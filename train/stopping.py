@@ -111,11 +111,11 @@ class Watch(Stop):
     def end(cls) -> None:
         watch, cls.current = cls.current, None
         if watch is not None:
-            watch._over = True
             atexit.unregister(watch._at_exit)
             if watch._replaced:
                 signal.set_wakeup_fd(watch._woke_before)
                 _give_back(watch._replaced)
+            watch._over = True
 
     @contextmanager
     def training(self, save: Callable[[], None]) -> Iterator["Watch"]:
@@ -159,6 +159,10 @@ class Watch(Stop):
         self._exiting = not self.at_peace
 
     def _look(self) -> None:
+        with self._reader, self._writer:
+            self._listen_on()
+
+    def _listen_on(self) -> None:
         while not self._over:
             if select.select([self._reader], [], [], LOOK_SECONDS)[0]:
                 self.asked |= bool({signal.SIGINT, signal.SIGTERM} & set(self._reader.recv(4096)))

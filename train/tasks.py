@@ -40,11 +40,12 @@ class Task(eqx.Module):
         """The task without end that learners are measured on: itself, unless it is a finite set of prompts."""
         return self
 
-    def check_memory(self) -> None:
-        """`ConfigError` unless one prompt of the task, and a linear teacher of it, fit into this machine."""
+    def check_memory(self, num_tasks: int = 1) -> None:
+        """`ConfigError` unless so many prompts of the task, and a linear teacher of each, fit into this machine."""
         d, n_y, N = self.input_dim, self.output_dim, self.num_examples
-        prompt = f"a prompt of input_dim {d}, output_dim {n_y} and num_examples {N}"
-        check_memory(prompt, (N + 1) * (d + n_y) + d * n_y)
+        prompts = "a prompt" if num_tasks == 1 else f"a batch of {num_tasks} prompts"
+        sizes = f"input_dim {d}, output_dim {n_y} and num_examples {N}"
+        check_memory(f"{prompts} of {sizes}", num_tasks * ((N + 1) * (d + n_y) + d * n_y))
 
     @abstractmethod
     def draw(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
@@ -64,6 +65,7 @@ class Task(eqx.Module):
     @gated
     def sample_batch(self, key: PRNGKeyArray, num_tasks: int) -> tuple[Prompt, Float[Array, "{num_tasks} output_dim"]]:
         """`num_tasks` independent prompts and targets, with a leading axis on every array."""
+        self.check_memory(num_tasks)
         return jax.vmap(self.sample)(split(key, num_tasks))
 
 
@@ -171,7 +173,7 @@ class TaskPool(Task):
 
     @property
     def fresh(self) -> Task:
-        return self.task
+        return self.task.fresh
 
     def draw(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
         return self.task.draw(pool_key(key, self.num_tasks, self.pool_seed))

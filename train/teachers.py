@@ -6,14 +6,15 @@ from typing import Annotated
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..zoo.checked import Number, Size
-from ..zoo.checks import MAX_SEED, PlainReals, Whole
+from ..zoo.checks import MAX_SEED, PlainReals, Whole, is_traced, shown
 from ..zoo.config import setting
 from ..zoo.determinism import key_of
 from ..zoo.errors import ConfigError
-from .inputs import Gaussian, ScaleOrZero, Variance, check_variance_size, shape_of
+from .inputs import MOST_SCALE, Gaussian, ScaleOrZero, Variance, check_variance_size, shape_of
 
 PoolSeed = Annotated[int, Whole(0, MAX_SEED)]
 
@@ -38,6 +39,10 @@ class GaussianTeacher(Teacher):
         Number | Float[Array, "output_dim input_dim"] | tuple,
         PlainReals("a number, or a matrix of output_dim rows of input_dim entries", axes=(0, 2)),
     ] = 0.0
+
+    def __check_init__(self):
+        if not is_traced(self.mean) and np.abs(np.asarray(self.mean, float)).max() > MOST_SCALE:
+            raise ConfigError(f"mean must be made of numbers of at most {MOST_SCALE:g} in size, got {shown(self.mean)}")
 
     def check_sizes(self, output_dim: int, input_dim: int) -> None:
         shape = shape_of(self.mean)

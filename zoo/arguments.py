@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .checks import is_traced, whole_number
+from .checks import is_traced, shown, whole_number
 from .errors import ArgumentError, ShapeError
 from .prompt import Prompt
 
@@ -69,6 +69,7 @@ _SORTS = {
     "a task": _Sort(_has("sample", "input_dim", "output_dim", "num_examples"), "iclzoo.LinearRegression()"),
     "a recipe": _Sort(_has("task", "optimiser", "batch_size", "num_steps"), 'iclzoo.recipe("lsa-fast")'),
     "the products of a layer": _Sort(_has("W_KQ", "W_PV", "is_linear"), "iclzoo.products(model)[0]"),
+    "a device": _Sort(_has("platform", "process_index"), "jax.devices()[0]"),
     "a learner": _Sort(callable, 'iclzoo.load("lsa") or iclzoo.LeastSquares()'),
 }
 # What to do about the commonest mistakes, by what was wanted and what came.
@@ -113,13 +114,13 @@ def mapping(keys: Check, values: Check, example: str) -> Check:
     return check
 
 
-def several(each: Check) -> Check:
-    """The check for one thing or more in order, by a check of each."""
+def several(each: Check, least: int = 1, most: int = 10_000) -> Check:
+    """The check for things in order, one or more unless said otherwise, by a check of each."""
 
     def check(name: str, value: Any) -> Any:
-        ordered = isinstance(value, list | tuple) or np.ndim(value) == 1
-        if not ordered or not len(value):
-            raise ArgumentError(f"{name} must be a list or a tuple of one or more, got {described(value)}")
+        ordered = isinstance(value, list | tuple | range) or np.ndim(value) == 1
+        if not ordered or not least <= len(value) <= most:
+            raise ArgumentError(f"{name} must be a list or a tuple of {least} to {most}, got {described(value)}")
         return tuple(each(f"{name}[{place}]", entry) for place, entry in enumerate(value))
 
     return or_array(check)
@@ -165,9 +166,9 @@ def described(value: Any) -> str:
         return f"{sort.replace('a ', 'the ')} {kind if sort == 'a class' else repr(str(value))}"[:80]
     if hasattr(value, "shape") and not sort:
         return f"an array of shape {value.shape} and dtype {getattr(value, 'dtype', 'unknown')}"
-    if isinstance(value, tuple | list | set):
+    if isinstance(value, tuple | list | set | range):
         return f"a {kind} of {len(value)}"
-    return f"{sort} ({kind})" if sort else f"{value!r:.60}"
+    return f"{sort} ({kind})" if sort else shown(value)
 
 
 def _sort(value: Any) -> str:

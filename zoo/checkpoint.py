@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 
 from .arguments import LEARNER, PATH, mapping
 from .card import CARD_FILE, Card, library_versions
-from .checks import An, whole_number
+from .checks import An, shown, whole_number
 from .errors import (
     CardError,
     CheckpointError,
@@ -32,6 +32,7 @@ from .errors import (
     ContractError,
     CorruptFileError,
     EmptyFileError,
+    ExistsError,
     GitLFSPointerError,
     MismatchError,
     MissingFileError,
@@ -46,7 +47,7 @@ from .errors import (
     enumerated,
     said_by,
 )
-from .files import located, locked, read_file, write_atomically, writing
+from .files import finished_name, located, locked, read_file, write_atomically, writing
 from .folders import FolderKind, current
 from .forked import check_process
 from .gate import gate, gated
@@ -142,7 +143,7 @@ def save(
     """
     place = located(path)
     CHECKPOINT.replace(place, checkpoint_files(model, card or Card(), steps or {}), overwrite=overwrite)
-    return place if Path(path).is_absolute() else Path(path).expanduser()
+    return Path(os.path.expanduser(path))
 
 
 @gate(name=PATH, card=An((Card,)))
@@ -168,13 +169,20 @@ def write_card(name: str | Path, card: Card) -> None:
 
 def checkpoint_files(model: Any, card: Card, steps: Mapping[int, Any]) -> dict[str, bytes]:
     """Every file of a checkpoint and its bytes, the card last. **Raises** what `save` does for what `load` would not give back."""
+    known, settings = model_name(model), hyperparameters(model)
+    for name, value in settings.items():
+        if hasattr(value, "dtype"):
+            raise ContractError(
+                f"this {type(model).__name__} is not saved: its hyperparameter {name} is {shown(value)}, and a card holds "
+                f"Python's numbers; make it {value.tolist()!r:.60}"
+            )
     arrays = named_arrays(model)
     contents = {step_file(step): to_bytes(named_arrays(steps[step])) for step in sorted(steps)}
     contents[MODEL_FILE] = to_bytes(arrays)
     card = replace(
         card,
-        model=model_name(model),
-        hyperparameters=hyperparameters(model),
+        model=known,
+        hyperparameters=settings,
         tensors=described(arrays),
         steps=tuple(sorted(steps)),
         files={name: fingerprint(data) for name, data in contents.items()},
@@ -274,6 +282,14 @@ def _card(path: Path) -> Card:
         raise CardError(f"{path} is not text; restore it from its source") from None
 
 
+def _check_own(path: Path) -> None:
+    """**Raises** `ZooError` unless a file is the card of a checkpoint that has no other steps than those on it."""
+    card = _card(path)
+    kept = {str(file.relative_to(path.parent)) for file in path.parent.glob("steps/*") if not finished_name(file.name)}
+    if unknown := kept - card.files.keys():
+        raise ExistsError(f"its card does not list {', '.join(sorted(unknown)[:3])}")
+
+
 def _model(folder: Path, step: int | None) -> Any:
     card = _card(folder / CARD_FILE)
     if step is not None and step not in card.steps:
@@ -355,5 +371,5 @@ def _shipped() -> dict[str, Path]:
 
 
 CHECKPOINT = FolderKind(
-    r"config\.json|model\.safetensors|steps(/[0-9]{1,18}\.safetensors)?", mark=CARD_FILE, check=_card
+    r"config\.json|model\.safetensors|steps(/[0-9]{1,18}\.safetensors)?", mark=CARD_FILE, check=_check_own
 )

@@ -16,11 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from .errors import ConfigError, closest
+from .errors import ConfigError, nearest
 
 Bound = float | int | None
 
 MAX_SEED = 2**32 - 1
+MAX_TASKS = 10**9  # to measure on
+MAX_MEMBERS = MAX_DEVICES = 1024  # of an ensemble; of one machine
 MAX_SIZE = 2**31 - 1  # what a 32-bit index counts
 MAX_REPEATS = 10_000  # of a layer or a step: each is a piece of the compiled program
 
@@ -36,27 +38,6 @@ def whole_number(name: str, value: Any, least: int | None = None, most: int | No
 def seed(name: str, value: Any) -> int:
     """`value` as a seed: a whole number from 0 to 2³² − 1. **Raises** `ConfigError`."""
     return whole_number(name, value, 0, MAX_SEED)
-
-
-def real_number(
-    name: str,
-    value: Any,
-    *,
-    above: Bound = None,
-    least: Bound = None,
-    below: Bound = None,
-    most: Bound = None,
-) -> float:
-    """`value` as a `float`: finite, above or at least one bound, and below or at most the other.
-
-    **Raises** `ConfigError`, naming the setting, the value and the range.
-    """
-    return Real(above=above, least=least, below=below, most=most)(name, value)
-
-
-def truth_value(name: str, value: Any) -> bool:
-    """`value` as a `bool`. **Raises** `ConfigError` for anything but True and False."""
-    return Truth()(name, value)
 
 
 def one_of(name: str, value: Any, choices: Iterable[str]) -> str:
@@ -273,7 +254,8 @@ class OneOf(Check):
         return str(value)
 
     def hint(self, value: Any) -> str:
-        return f"; {closest(value, self.choices)}" if isinstance(value, str) else ""
+        near = nearest(value, self.choices) if isinstance(value, str) else ""
+        return near and f"; {near}"
 
 
 @dataclass(frozen=True, repr=False)

@@ -121,16 +121,20 @@ def said_by(error: BaseException) -> str:
 
 
 def closest(name: object, known: Iterable[str]) -> str:
-    """The part of a message that helps with a misspelt name, whatever the case of its letters."""
+    """The part of a message that helps with a misspelt name: those most like it, or those there are."""
     known = sorted(known)
+    more = [f"and {len(known) - MOST_NAMES} more"] if len(known) > MOST_NAMES else []
+    return nearest(name, known) or f"known: {', '.join(known[:MOST_NAMES] + more) or 'none'}"
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """A question for the names most like `name`, whatever the case of letters; empty where there are none."""
     by_letters: dict[str, list[str]] = {}
     for right in known:
         by_letters.setdefault(right.casefold(), []).append(right)
     near = get_close_matches(str(name).casefold(), by_letters, n=3, cutoff=0.5)
-    if near:
-        return f"did you mean {' or '.join(repr(right) for letters in near for right in by_letters[letters])}?"
-    more = [f"and {len(known) - MOST_NAMES} more"] if len(known) > MOST_NAMES else []
-    return f"known: {', '.join(known[:MOST_NAMES] + more) or 'none'}"
+    names = [repr(right) for letters in near for right in by_letters[letters]]
+    return f"did you mean {' or '.join(names)}?" if names else ""
 
 
 def enumerated(problems: Iterable[str], limit: int = 8) -> str:

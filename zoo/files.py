@@ -25,7 +25,14 @@ _NO_FOLDER_LOCKS = {errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, e
 def located(path: str | os.PathLike[str]) -> Path:
     """Where a path leads: `~` is the user's home, links are resolved. **Raises** `PathError` for what no file can be called."""
     try:
-        place = Path(os.path.realpath(os.path.expanduser(path)))
+        expanded = os.path.expanduser(path)
+        if os.fspath(expanded).startswith("~") and not os.path.lexists(expanded):
+            raise PathError(
+                f"{shown(path)} leads nowhere: there is no such user here; for a folder of that name, write ./ before it"
+            )
+        place = Path(os.path.realpath(expanded))
+    except PathError:
+        raise
     except (ValueError, OSError) as error:  # the latter where the working directory is gone
         raise PathError(f"{shown(path)} leads nowhere: {said_by(error)}") from None
     if not place.name:

@@ -8,13 +8,14 @@ import ctypes
 import errno
 import os
 import re
+import stat
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from .errors import ExistsError, ZooError
-from .files import beside, finished_name, located, locked, sync_folder, unfinished, write_new, writing
+from .errors import ExistsError, PathError, ZooError
+from .files import beside, finished_name, located, locked, mode_of, sync_folder, unfinished, write_new, writing
 
 
 class FolderKind:
@@ -35,7 +36,7 @@ class FolderKind:
     def strangers(self, folder: Path) -> list[str]:
         """What is in a folder and does not belong there. A link to a folder does not: what it leads to is elsewhere."""
         entries = [(entry, str(entry.relative_to(folder))) for entry in sorted(folder.rglob("*"))]
-        return [name for entry, name in entries if not self.belongs(name) or (entry.is_symlink() and entry.is_dir())]
+        return [name for entry, name in entries if not self.belongs(name) or not _is_plain(entry, name)]
 
     def discard(self, folder: Path) -> None:
         """Delete what belongs in a folder, the mark last, and the folder, if that leaves it empty."""
@@ -54,6 +55,8 @@ class FolderKind:
         **Raises** `ExistsError` if something is there, unless `overwrite` is asked for and it is a folder of this kind with nothing else in
         it; `WriteError` if the system does not let it be written.
         """
+        if finished_name(path.name) or re.fullmatch(r"\..+\.previous", path.name):
+            raise PathError(f"{path.name!r} is a name for what is half written; choose another")
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with locked(path.parent):
@@ -63,12 +66,16 @@ class FolderKind:
                     raise ExistsError(f"{path} exists; choose another path or pass overwrite=True")
                 if exists:
                     self.check_replaceable(path)
+                    if path == Path.cwd() or path in Path.cwd().parents:
+                        raise ExistsError(
+                            f"{path} is where this process works; change to another folder, and save again"
+                        )
                 temporary = beside(path)
                 try:
                     temporary.mkdir()
                     for name, data in contents.items():
                         (temporary / name).parent.mkdir(exist_ok=True)
-                        write_new(temporary / name, data)
+                        write_new(temporary / name, data, mode_of(path / name) if exists else None)
                     for folder in {(temporary / name).parent for name in contents}:
                         sync_folder(folder)
                     if exists:
@@ -84,11 +91,21 @@ class FolderKind:
     def settle(self, path: Path) -> None:
         """Put in order what killed processes left beside `path`, whose folder the caller has locked."""
         previous = _previous(path)
-        if previous.is_dir() and not os.path.lexists(path):
+        if not os.path.lexists(path) and self._is_whole(previous):
             os.rename(previous, path)
         for leftover in (previous, *unfinished(path)):
             if leftover.is_dir() and not leftover.is_symlink():
                 self.discard(leftover)
+
+    def _is_whole(self, folder: Path) -> bool:
+        """Whether this is a folder of this kind, with nothing else in it."""
+        if folder.is_symlink() or not folder.is_dir():
+            return False
+        try:
+            self.check_replaceable(folder)
+        except ExistsError:
+            return False
+        return True
 
     def check_replaceable(self, path: Path) -> None:
         """**Raises** `ExistsError` unless there is a folder of this kind, with nothing else in it."""
@@ -110,7 +127,10 @@ def current(path: Path) -> tuple[Path, tuple[int, ...]]:
     for _ in range(10):  # between two looks an exchange may end, and another begin
         for look in (lambda: path, lambda: _previous(located(path))):
             with suppress(OSError, ValueError):
-                status = os.stat(folder := look())
+                folder = look()
+                status = os.stat(folder) if folder is path else os.lstat(folder)
+                if stat.S_ISLNK(status.st_mode):
+                    continue
                 return folder, (status.st_dev, status.st_ino, status.st_mtime_ns)
     return path, ()
 
@@ -146,6 +166,11 @@ def _exchanged_at_once(new: Path, path: Path) -> bool:
     if failed and (code := ctypes.get_errno()) not in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
         raise OSError(code, os.strerror(code), str(path))
     return not failed
+
+
+def _is_plain(entry: Path, name: str) -> bool:
+    """Whether an entry is a file where its name says so, and a folder where that has no ending; and no device or pipe."""
+    return entry.is_file() if "." in name.rpartition("/")[2] else entry.is_dir() and not entry.is_symlink()
 
 
 def _remove_if_empty(folder: Path) -> None:

@@ -1,10 +1,11 @@
 """The gates of public functions: their arguments are checked at the door, by one table.
 
-The name of a parameter says what it takes, the same in every function (docs/conventions.md): a `task` is a task, a `key` a random key.
+The name of a parameter says what it takes (docs/conventions.md): a `task` is a task, a `key` a random key. Where it means something else,
+the decorator says what.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, TypeVar
 
@@ -28,19 +29,21 @@ from .arguments import (
     function,
     key,
     layered,
+    of_sort,
     or_array,
     several,
     training,
 )
-from .checks import real_number, seed, truth_value, whole_number
+from .checks import MAX_DEVICES, MAX_MEMBERS, MAX_SEED, MAX_SIZE, MAX_TASKS, Real, Truth, Whole
 from .errors import ShapeError, ZooError
+from .forked import check_process
 from .prompt import Learner, Prompt
 
 Function = TypeVar("Function", bound=Callable)
 
-COUNT = partial(whole_number, least=1, most=2**31)  # a number of 32 bits tells one task from another
-POINTS = partial(whole_number, least=1, most=10_000)  # of a curve
-POSITIVE = partial(real_number, above=0.0)
+COUNT = Whole(1, MAX_SIZE)
+POINTS = Whole(1, 10_000)  # of a curve
+POSITIVE = Real(above=0)
 
 # What a parameter takes, by its name.
 PARAMETERS: dict[str, Check] = {
@@ -60,12 +63,14 @@ PARAMETERS: dict[str, Check] = {
     **dict.fromkeys(("candidates", "baselines"), several(NAME)),
     **{"training": training, "path": PATH, "folder": PATH},
     **dict.fromkeys(("measure", "probe"), function),
-    **dict.fromkeys(("num_tasks", "chunk", "num_examples", "input_dim", "output_dim"), COUNT),
+    **dict.fromkeys(("num_tasks", "chunk"), Whole(1, MAX_TASKS)),
+    "num_examples": COUNT,
     **dict.fromkeys(("num_points", "num_applications", "resolution"), POINTS),
-    **{"seed": seed, "step": partial(whole_number, least=0)},
-    **{"step_size": or_array(real_number), "scale": or_array(POSITIVE), "duration": POSITIVE},
-    **dict.fromkeys(("step_sizes", "gammas", "dampings", "t"), several(real_number)),
-    **dict.fromkeys(("overwrite", "resume", "progress", "figures", "fixed_gauge"), truth_value),
+    **{"seed": Whole(0, MAX_SEED), "seeds": several(Whole(0, MAX_SEED), most=MAX_MEMBERS), "step": Whole(0)},
+    "devices": several(of_sort("a device"), most=MAX_DEVICES),
+    **{"step_size": or_array(Real()), "scale": or_array(POSITIVE), "duration": POSITIVE},
+    **dict.fromkeys(("dampings", "t"), several(Real())),
+    **dict.fromkeys(("overwrite", "resume", "progress", "figures", "fixed_gauge"), Truth()),
 }
 
 
@@ -81,8 +86,12 @@ def gate(**checks: Check | None) -> Callable[[Function], Function]:
         own = signature(function)
         wanted = {name: check for name in own.parameters if (check := (PARAMETERS | checks).get(name))}
 
+        computes = any(check not in (NAME, PATH) for check in wanted.values())
+
         @wraps(function)
         def checked(*args: Any, **kwargs: Any) -> Any:
+            if computes:
+                check_process()
             try:
                 bound = own.bind(*args, **kwargs)
             except TypeError:

@@ -12,15 +12,11 @@ from typing import Annotated, Any
 import typer
 
 from .output import check_picture, complain, leave_streams, open_streams, say, show, show_warning
-from .zoo.checks import MAX_SEED
+from .zoo.checks import MAX_DEVICES, MAX_MEMBERS, MAX_SEED, MAX_SIZE, MAX_TASKS
 from .zoo.checks import seed as checked_seed
 from .zoo.errors import ConfigError, UnknownNameError, ZooError
 
 UsageError: Any = typer.BadParameter.__base__  # click's, of which later versions of typer have a copy
-MOST_SEEDS = 10_000
-MOST_TASKS = 1_000_000_000
-MOST_STEPS = 2**31 - 1
-MOST_DEVICES = 1024  # of one machine
 
 app = typer.Typer(
     name="iclzoo",
@@ -130,13 +126,13 @@ def train(
         typer.Option(help="train an ensemble at once: 0:16, or 0,3,7; each member is a checkpoint of its own"),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, max=MOST_STEPS, help="another number of steps than the recipe's")
+        int | None, typer.Option(min=1, max=MAX_SIZE, help="another number of steps than the recipe's")
     ] = None,
     tasks: Annotated[
-        int, typer.Option(min=2, max=MOST_TASKS, help="tasks to measure the figures of the card on")
+        int, typer.Option(min=2, max=MAX_TASKS, help="tasks to measure the figures of the card on")
     ] = 200_000,
     devices: Annotated[
-        int, typer.Option(min=1, max=MOST_DEVICES, help="split each batch between as many devices of this machine")
+        int, typer.Option(min=1, max=MAX_DEVICES, help="split each batch between as many devices of this machine")
     ] = 1,
     coordinator: Annotated[
         str | None, typer.Option(help="HOST:PORT of the first of several processes; `auto` on a cluster that JAX knows")
@@ -195,8 +191,8 @@ def parse_seeds(text: str) -> list[int]:
         seeds = range(int(first or 0), int(end)) if colon else [int(seed) for seed in text.split(",")]
     except ValueError:
         raise ConfigError(f"--seeds are a range as in 0:16, or a list as in 0,3,7; got {text!r:.60}") from None
-    if not seeds or seeds[MOST_SEEDS:]:  # a range may be longer than any length
-        raise ConfigError(f"--seeds must name from 1 to {MOST_SEEDS:,} seeds, got {text!r:.60}")
+    if not seeds or seeds[MAX_MEMBERS:]:  # a range may be longer than any length
+        raise ConfigError(f"--seeds must name from 1 to {MAX_MEMBERS:,} seeds, got {text!r:.60}")
     return [checked_seed("each of --seeds", seed) for seed in seeds]
 
 
@@ -207,7 +203,7 @@ def inspect_(
         Path | None,
         typer.Option("-o", "--output", help="the report's folder; report/NAME unless given", callback=at_home),
     ] = None,
-    tasks: Annotated[int, typer.Option(min=2, max=MOST_TASKS, help="tasks to measure on")] = 10_000,
+    tasks: Annotated[int, typer.Option(min=2, max=MAX_TASKS, help="tasks to measure on")] = 10_000,
 ) -> None:
     """Write a report: one page with all that applies, figures as PNG and SVG, numbers as JSON and CSV."""
     from .inspect.report import check_report_folder, write_report
@@ -254,7 +250,7 @@ def verify(
 @app.command()
 def identify(
     name: Name,
-    tasks: Annotated[int, typer.Option(min=2, max=MOST_TASKS, help="tasks of each distribution to measure on")] = 5_000,
+    tasks: Annotated[int, typer.Option(min=2, max=MAX_TASKS, help="tasks of each distribution to measure on")] = 5_000,
     step: Step = None,
     candidate: Annotated[
         list[str] | None,
@@ -340,29 +336,31 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if os.environ.get("ICLZOO_DEBUG"):
             raise
-        if isinstance(error, ZooError | OSError):
-            complain(str(error))
-        elif (reason := why_jax_does_not_start()) is not None:
-            complain(f"JAX does not start: {reason}")
-        else:
-            complain(f"{type(error).__name__}: {error} (iclzoo --debug shows where)")
+        if not isinstance(error, ZooError | OSError):
+            error = cause_of(error)
+        complain(
+            str(error)
+            if isinstance(error, ZooError | OSError)
+            else f"{type(error).__name__}: {error} (iclzoo --debug shows where)"
+        )
         return 1
 
 
-def why_jax_does_not_start() -> str | None:
-    """What JAX says where it has no device, which can come to light as any error; `None` where it has."""
-    import jax
+def cause_of(error: Exception) -> Exception:
+    """Why JAX does not start, where it does not, for that can come to light as any error."""
+    from .zoo.determinism import check_jax
 
     try:
-        jax.devices()
-    except Exception as error:
-        return str(error) or f"it has no device of the platforms {jax.config.values['jax_platforms']!r}"
-    return None
+        check_jax()
+    except ZooError as reason:
+        return reason
+    return error
 
 
 def main() -> None:
     """The command `iclzoo`."""
     open_streams()
+    os.environ["MPLBACKEND"] = "agg"  # all pictures go into files
     warnings.showwarning = show_warning
     try:
         status = run()
