@@ -55,9 +55,10 @@ RIGHT: dict[str, Any] = {
     **dict.fromkeys(("name", "pattern", "kind", "distribution", "path", "folder"), "a name"),
     **{"candidates": ["gd-1"], "baselines": ("gd-1",), "steps": {0: LSA}, "training": {0: LSA}},
     **dict.fromkeys(("measure", "probe"), squared_error),
-    **dict.fromkeys(("num_tasks", "chunk", "num_examples", "input_dim", "output_dim", "num_points"), 3),
+    **dict.fromkeys(("num_tasks", "chunk", "num_examples", "num_points"), 3),
     **{"num_applications": 3, "resolution": 3, "seed": 0, "step": 0, "step_size": 1.0, "duration": 1.0, "scale": 1.0},
-    **dict.fromkeys(("step_sizes", "gammas", "dampings", "t"), (1.0,)),
+    **dict.fromkeys(("dampings", "t"), (1.0,)),
+    **{"seeds": (0, 1), "devices": jax.devices()},
     **dict.fromkeys(("overwrite", "resume", "progress", "figures", "fixed_gauge"), True),
 }
 WRONG = [object(), dict, 1j, b"lsa", ..., np.array([1j]), [object()], jnp.zeros((2, 2, 2, 2))]
