@@ -216,11 +216,14 @@ def test_the_members_of_an_ensemble_overwrite_nothing(name, tmp_path):
 
 
 def test_a_run_overwrites_nothing_when_it_is_done(tmp_path, cut_short, uninterrupted):
-    (cut_short / "model.safetensors").write_text("precious")
-    with pytest.raises(RunError, match=r"model\.safetensors is not of this run"):
-        fit(BRIEF, cut_short, resume=True, progress=False)
-    assert (cut_short / "model.safetensors").read_text() == "precious"
-    (cut_short / "model.safetensors").unlink()
+    other = save(tmp_path / "other", uninterrupted.model)
+    for name in ("model.safetensors", "config.json"):
+        precious = (other / name).read_bytes() + b"\n"
+        (cut_short / name).write_bytes(precious)
+        with pytest.raises(RunError, match=rf"{name} is not of this run"):
+            fit(BRIEF, cut_short, resume=True, progress=False)
+        assert (cut_short / name).read_bytes() == precious
+        (cut_short / name).unlink()
     goes_on(cut_short, uninterrupted)
 
 

@@ -27,6 +27,7 @@ from iclzoo.train.optimiser import Adam
 from iclzoo.train.recipe import Recipe
 from iclzoo.train.run import fit, fit_ensemble
 from iclzoo.train.schedule import Every
+from iclzoo.train.stopping import GRACE_SECONDS, LOOK_SECONDS, SAVING_SECONDS
 from iclzoo.train.tasks import LinearRegression
 from iclzoo.zoo.checkpoint import load, read_card
 from iclzoo.zoo.config import from_config
@@ -274,6 +275,11 @@ def test_two_processes_give_the_numbers_of_one(alone, tmp_path):
     assert largest_difference(load(folder), alone[0].model) < 1e-6
     rows = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [row["step"] for row in alone[0].log]
+
+
+def test_the_grace_of_several_processes_is_within_ten_seconds():
+    """The last of them ends after all of these."""
+    assert LOOK_SECONDS + GRACE_SECONDS + SAVING_SECONDS + 4 * LOOK_SECONDS + 2 * LOOK_SECONDS < 10
 
 
 @pytest.mark.parametrize(("asked", "number"), [(0, signal.SIGINT), (1, signal.SIGTERM), (1, signal.SIGKILL)])

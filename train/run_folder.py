@@ -156,7 +156,7 @@ class RunFolder:
                     if not np.array_equal(written[step_file(kept)], _hash(data)):
                         raise ValueError("it is not the file that this run kept: its SHA-256 hash differs")
                     self._remember(kept, fill(state.model, from_bytes(data), step_file(kept)), data)
-        if not self._is_done():
+        if not self._is_done(recipe):
             self._write(LOG_FILE, _lines(self.rows))
         return state
 
@@ -198,7 +198,7 @@ class RunFolder:
         contents: dict[str, bytes] = {}
         for member, fit in zip(members_of(recipe, seeds), fits, strict=True):
             folder = "" if seeds is None else _member_folder(member)
-            if (self.path / folder / CARD_FILE).exists():
+            if self._is_done(member, folder):
                 continue
             if seeds is not None:
                 contents[f"{folder}{LOG_FILE}"] = _lines(fit.log)
@@ -228,11 +228,12 @@ class RunFolder:
                     f"{folder} is no folder of this run; move it elsewhere, and go on with --resume (resume=True)"
                 )
             strangers = [name for name in CHECKPOINT.strangers(folder) if (finished_name(name) or name) != LOG_FILE]
-            if strangers or ((folder / CARD_FILE).exists() and read_card(folder).training != to_config(member)):
+            if strangers:
                 raise RunError(
-                    f"{folder} holds what is not of this run ({', '.join(strangers[:3]) or 'a checkpoint of another recipe'}); "
+                    f"{folder} holds what is not of this run ({', '.join(strangers[:3])}); "
                     "move it elsewhere, and go on with --resume (resume=True)"
                 )
+            self._is_done(member, _member_folder(member))
 
     def _holds(self, file: str, data: bytes) -> bool:
         """Whether a file holds just this."""
@@ -253,8 +254,15 @@ class RunFolder:
             f"{self.path} was moved or replaced while it was trained in; go on with --resume (resume=True) where it is now"
         )
 
-    def _is_done(self) -> bool:
-        return (self.path / CARD_FILE).exists()
+    def _is_done(self, recipe: Recipe, folder: str = "") -> bool:
+        """Whether there is the checkpoint of a recipe already. **Raises** `RunError` if there is another one."""
+        if not (self.path / folder / CARD_FILE).exists():
+            return False
+        if read_card(self.path / folder).training != to_config(recipe):
+            raise RunError(
+                f"{self.path / folder / CARD_FILE} is not of this run; move it elsewhere, and go on with --resume (resume=True)"
+            )
+        return True
 
     def _remember(self, step: int, model: Any, data: bytes) -> None:
         self.kept[step], self._hashes[step] = model, _hash(data)
