@@ -72,7 +72,7 @@ ANYTHING = {(name, "learners") for name in ("in_chunks", "over_tasks", "mean_ove
 ANYTHING |= {("exact_half_mse", "num_examples")}
 # Behind the gates: what these are given comes from functions that have one, or they are pictures and pages.
 BEHIND = (
-    r"inspect\.(\w+_plot|heatmap|report|reproduction_page|tables|results\.\w+)|train\.(fitting|loop|progress|spectral|teachers|tuning)"
+    r"inspect\.(\w+_plot|heatmap|report|reproduction_page|tables|results\.\w+)|train\.(devices|fitting|loop|progress|spectral|teachers|tuning)"
     r"|train\.recipes\.\w+|inspect\.softmax_heads\.softmax_parts|inspect\.training_path\.spread"
     r"|zoo\.(arguments|attention|checks|config|determinism|errors|files|folders|frozen|memory|mlp|official|origin|tensors|token_model|models\.\w+)"
     r"|zoo\.checkpoint\.(?!(load|save|read_card|write_card|checkpoint_folder|list_checkpoints)$)|train\.baselines\.check_baseline"

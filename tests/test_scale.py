@@ -31,7 +31,7 @@ from iclzoo.train.stopping import GRACE_SECONDS, LOOK_SECONDS, SAVING_SECONDS
 from iclzoo.train.tasks import LinearRegression
 from iclzoo.zoo.checkpoint import load, read_card
 from iclzoo.zoo.config import from_config
-from iclzoo.zoo.errors import ConfigError, RunError
+from iclzoo.zoo.errors import ConfigError, RunError, ZooError
 from iclzoo.zoo.tensors import from_bytes
 
 RECIPE = Recipe(
@@ -160,13 +160,13 @@ def test_seeds():
     assert parse_seeds("0:4") == [0, 1, 2, 3]
     assert parse_seeds("7,3") == [7, 3]
     for seeds, message in (
-        ((), "seeds that differ"),
+        ((), r"seeds must be a list or a tuple of 1 to 1024, got a tuple of 0"),
         ((1, 1), "seeds that differ"),
-        ((1, 2**32 + 1), "seeds must be a whole number from 0 to 4294967295, got 4294967297"),
-        ((-1,), "seeds must be a whole number"),
-        (range(10**11), "at most 1024 members"),
+        ((1, 2**32 + 1), r"seeds\[1\] must be a whole number from 0 to 4294967295, got 4294967297"),
+        ((-1,), r"seeds\[0\] must be a whole number"),
+        (range(10**11), "seeds must be a list or a tuple of 1 to 1024, got a range of 100000000000"),
     ):
-        with pytest.raises(ConfigError, match=message):
+        with pytest.raises(ZooError, match=message):
             fit_ensemble(RECIPE, seeds, progress=False)
 
 

@@ -10,7 +10,6 @@ import os
 import select
 import signal
 import socket
-import sys
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -20,6 +19,8 @@ from typing import Any, ClassVar
 
 import jax
 from jax._src.distributed import global_state  # the key-value store of the processes, which has no public name
+
+from .progress import work_console
 
 GRACE_SECONDS = 4.0  # from the wish to stop to the end by force
 SAVING_SECONDS = 2.0  # for the last state to be saved in, then
@@ -182,9 +183,7 @@ class Watch(Stop):
         saving = threading.Thread(target=self.save, daemon=True)
         saving.start()
         saving.join(SAVING_SECONDS)
-        with suppress(Exception):
-            print("iclzoo: stopped while at work; go on from the last saved state with --resume", file=sys.stderr)
-            sys.stderr.flush()
+        work_console().print("iclzoo: stopped while at work; go on from the last saved state with --resume")
         if global_state.service is not None:
             time.sleep(4 * LOOK_SECONDS)
         os._exit(self._status)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .checked import checked
-from .errors import CardError, closest, said_by
+from .errors import CardError, ConfigError, closest, said_by
 
 FORMAT = 1
 MAX_DEPTH = 32
@@ -73,7 +73,10 @@ class Card:
             if not _RECORDED_FILE.fullmatch(file) or not isinstance(recorded, dict):
                 raise CardError(f"{path}: entry 'files' must record files of the checkpoint, got {file!r:.60}")
         values: dict[str, Any] = entries | {"steps": tuple(entries.get("steps", ()))}
-        return cls(**values)
+        try:
+            return cls(**values)
+        except ConfigError as error:
+            raise CardError(f"{path}: {error}; restore it from its source") from None
 
 
 Card.__init__ = checked(Card.__init__)
