@@ -31,7 +31,7 @@ from iclzoo.inspect.verify import verify
 from iclzoo.train.loop import initial_model
 from iclzoo.train.recipe import Recipe
 from iclzoo.train.tasks import LinearRegression
-from iclzoo.zoo.card import Card
+from iclzoo.zoo.card import Card, library_versions
 from iclzoo.zoo.checkpoint import CARD_FILE, MODEL_FILE, load, save
 from iclzoo.zoo.config import to_config
 from iclzoo.zoo.errors import CheckpointError
@@ -215,6 +215,7 @@ def start_worker(intact: list[Files]) -> None:
     global _watch, _intact
     _watch, _intact = Watch(), intact
     signal.signal(signal.SIGPROF, _too_slow)
+    library_versions()
     fuzz(0, 40, intact, _watch)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + 1024 * MEBIBYTE, resource.RLIM_INFINITY))
