@@ -49,7 +49,7 @@ from iclzoo.zoo import checkpoint, folders
 from iclzoo.zoo.card import Card
 from iclzoo.zoo.checkpoint import CARD_FILE, MODEL_FILE, checkpoint_folder, load, read_card, read_tensors, step_file
 from iclzoo.zoo.errors import NotACheckpointError
-from iclzoo.zoo.registry import create, list_models
+from iclzoo.zoo.factory import create, list_models
 from iclzoo.zoo.tensors import from_bytes
 
 RECIPE = Recipe(

@@ -18,7 +18,7 @@ import numpy as np
 import typer
 
 from iclzoo.zoo.checkpoint import load, read_card, save
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import create
 
 
 def write(folder: Path, least: int, counts: Any) -> None:

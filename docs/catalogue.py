@@ -15,8 +15,8 @@ from typing import Any
 from iclzoo.train.inputs import Inputs
 from iclzoo.train.recipe_book import list_recipes
 from iclzoo.train.tasks import Task
-from iclzoo.zoo.config import kinds
-from iclzoo.zoo.registry import list_models, model_class
+from iclzoo.zoo.config import SETTINGS
+from iclzoo.zoo.factory import list_models, model_class
 
 PAGE = Path(__file__).parent / "models.md"
 HEAD = """# What the zoo holds
@@ -89,7 +89,7 @@ def page() -> str:
         for thing in own(module)
         if isinstance(thing, type)
     ]
-    settings = sorted(kinds().items())
+    settings = sorted(SETTINGS.items().items())
     tasks = [
         (f"`{kind}`", first_line(cls), equation(cls), sources(cls)) for kind, cls in settings if issubclass(cls, Task)
     ]

@@ -89,7 +89,7 @@ def measure_checkpoint(folder: str | Path, *, num_tasks: int = CARD_TASKS) -> Ca
     recipe = from_config(dict(card.training))
     if not isinstance(recipe, Recipe):
         raise ZooError(f"the card of {folder} names no recipe, so there is nothing to measure it against")
-    figures = measure(load(folder), recipe.task.fresh, recipe.baselines, num_tasks=num_tasks)
+    figures = measure(load(folder), recipe.task.population, recipe.baselines, num_tasks=num_tasks)
     card = replace(card, figures=figures.to_json())
     write_card(folder, card)
     return card
@@ -98,7 +98,7 @@ def measure_checkpoint(folder: str | Path, *, num_tasks: int = CARD_TASKS) -> Ca
 @gated
 def standard_probe(recipe: Recipe, *, num_tasks: int = 2_000) -> Callable[[Learner], dict[str, float | None]]:
     """What a training logs beside the loss: alignment with the recipe's baselines, and the steps the gauge-fixed weights spell."""
-    key, task = key_of(MEASURING_SEED), recipe.task.fresh
+    key, task = key_of(MEASURING_SEED), recipe.task.population
 
     def probe(learner: Learner) -> dict[str, float | None]:
         row: dict[str, float | None] = {}

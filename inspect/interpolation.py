@@ -20,8 +20,8 @@ from ..train.tasks import Task
 from ..zoo.arguments import PRODUCTS
 from ..zoo.attention import FactoredSelfAttention, MergedLinearSelfAttention, SelfAttention
 from ..zoo.errors import ZooError
+from ..zoo.factory import hyperparameters
 from ..zoo.gate import gate, gated
-from ..zoo.registry import hyperparameters
 from .alignment import Mean
 from .means import finite_mean, half_mse_of
 from .weights import Products, fix_gauge, gauge_fixed, products, read_step

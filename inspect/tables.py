@@ -14,7 +14,8 @@ from ..train.step_size import OneStep
 from ..zoo.card import Card
 from ..zoo.checkpoint import list_checkpoints, read_card
 from ..zoo.errors import CardError, CheckpointError
-from ..zoo.registry import failed_plugins, list_models, model_class
+from ..zoo.factory import list_models, model_class
+from ..zoo.registry import failed_plugins
 from ..zoo.text import printable
 from .alignment import Alignment, Mean
 from .figures import ALIGNMENT_TASKS

@@ -118,7 +118,7 @@ def _check_figures(folder: Path, card: Card) -> str:
         raise _FailedError(f"the baselines must be those of the recipe, got {names!r:.60}")
     fresh = measure(
         load(folder),
-        task.fresh,
+        task.population,
         tuple(names),
         num_tasks=checks.whole_number("num_tasks", num_tasks, 1, checks.MAX_TASKS),
         seed=checks.seed("seed", seed),

@@ -23,6 +23,17 @@ def getkey():
     return lambda: next(keys)
 
 
+@pytest.fixture
+def forgetting(monkeypatch):
+    """Whatever a test registers is forgotten after it."""
+    from iclzoo.zoo.registry import Registry
+
+    for registry in Registry.every:
+        registry.discover()
+        for table in ("_things", "failed"):
+            monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
+
+
 @pytest.fixture(scope="module")
 def standard_promotion():
     """Optax's schedules multiply integers with floats, which strict promotion forbids."""

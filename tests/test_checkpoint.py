@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import SafetensorError
 
-from iclzoo.zoo import errors, registry
+from iclzoo.zoo import errors
 from iclzoo.zoo.attention import LinearSelfAttention
 from iclzoo.zoo.card import Card
 from iclzoo.zoo.checkpoint import checkpoint_folder, list_checkpoints, load, read_card, save, write_card
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import MODELS, create
 from iclzoo.zoo.tensors import from_bytes, named_arrays, to_bytes
 
 
@@ -247,7 +247,7 @@ class Damped(eqx.Module):
 
 @pytest.fixture
 def damped(getkey, monkeypatch):
-    monkeypatch.setattr(registry, "_models", {**registry._models, "damped": Damped})
+    monkeypatch.setattr(MODELS, "_things", {**MODELS._things, "damped": Damped})
     return Damped(key=getkey())
 
 

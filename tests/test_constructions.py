@@ -19,9 +19,9 @@ from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
 from iclzoo.zoo.constructions.kernel_regression import kernel_regression_mlp_lsa
 from iclzoo.zoo.constructions.preconditioned import preconditioned_gd_lsa
 from iclzoo.zoo.constructions.two_softmax_heads import one_softmax_head, two_softmax_heads
+from iclzoo.zoo.factory import create, hyperparameters
 from iclzoo.zoo.mlp import MLPEmbedding
 from iclzoo.zoo.prompt import Prompt
-from iclzoo.zoo.registry import create, hyperparameters
 from iclzoo.zoo.trace import trace
 
 N, D = 7, 5

@@ -9,8 +9,8 @@ import pytest
 from helpers import assert_close, random_prompt, trees_equal
 
 from iclzoo.zoo.checkpoint import load, save
+from iclzoo.zoo.factory import create, hyperparameters, list_models, model_class
 from iclzoo.zoo.frozen import trainable
-from iclzoo.zoo.registry import create, hyperparameters, list_models, model_class
 from iclzoo.zoo.tensors import named_arrays
 from iclzoo.zoo.token_model import TokenModel
 from iclzoo.zoo.trace import trace

@@ -11,7 +11,7 @@ from iclzoo.inspect.copying_plot import copying_curves, copying_figure
 from iclzoo.train.tasks import LinearRegression
 from iclzoo.zoo.constructions.copying import copying_transformer
 from iclzoo.zoo.errors import ZooError
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import create
 
 N, D = 3, 5
 TASK = LinearRegression(input_dim=D, num_examples=N)

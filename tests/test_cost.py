@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import random_prompt
 
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import create
 
 LENGTHS = [10**3, 10**4, 10**5, 10**6]
 

@@ -32,7 +32,7 @@ from iclzoo.zoo.algorithms.least_squares import LeastSquares, Zero
 from iclzoo.zoo.checkpoint import checkpoint_folder, load
 from iclzoo.zoo.determinism import check_jax, fixed_settings, key_of, split, typed
 from iclzoo.zoo.errors import ConfigError, ZooError
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import create
 
 TASK = LinearRegression(input_dim=3, num_examples=5)
 RECIPE = Recipe(

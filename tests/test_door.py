@@ -19,23 +19,16 @@ from iclzoo.train.inputs import Gaussian, root
 from iclzoo.train.recipe import Recipe
 from iclzoo.train.tasks import LinearRegression
 from iclzoo.train.teachers import AnisotropicTeacher, GaussianTeacher
-from iclzoo.zoo import config, registry
+from iclzoo.zoo import registry
 from iclzoo.zoo.attention import LinearSelfAttention, MergedLinearSelfAttention
 from iclzoo.zoo.checkpoint import load, save
 from iclzoo.zoo.config import from_config, setting, to_config
 from iclzoo.zoo.constructions.copying import copying_transformer
 from iclzoo.zoo.errors import ConfigError, ContractError, ShapeError, UnknownNameError, ZooError, closest
+from iclzoo.zoo.factory import MODELS, create, hyperparameters, list_models, model_name, register_model
 from iclzoo.zoo.mlp import MLP
 from iclzoo.zoo.prompt import Prompt
-from iclzoo.zoo.registry import create, failed_plugins, hyperparameters, list_models, model_name, register
-
-
-@pytest.fixture
-def forgetting(monkeypatch):
-    """Whatever a test registers is forgotten after it."""
-    list_models()
-    for module, name in ((registry, "_models"), (registry, "_failed_plugins"), (config, "_kinds")):
-        monkeypatch.setattr(module, name, dict(getattr(module, name)))
+from iclzoo.zoo.registry import failed_plugins
 
 
 @pytest.mark.parametrize("name", ["LSA", "Lsa", "lsA"])
@@ -59,7 +52,7 @@ def test_what_is_no_name_is_refused(name):
 def defined_anew():
     """A model and a setting, as a cell of a notebook defines them, each time it is run."""
 
-    @register("cell")
+    @register_model("cell")
     class Cell(eqx.Module):
         W: jax.Array
         input_dim: int = eqx.field(static=True)
@@ -93,7 +86,9 @@ def test_a_kind_is_given_once(forgetting):
     class Other:
         half_width: float = 1.0
 
-    with pytest.raises(ContractError, match=r"the kind 'uniform' already belongs to iclzoo\.train\.inputs\.Uniform"):
+    with pytest.raises(
+        ContractError, match=r"the kind of setting 'uniform' already belongs to iclzoo\.train\.inputs\.Uniform"
+    ):
         setting("uniform")(Other)
 
 
@@ -112,7 +107,7 @@ def test_a_plugin_that_raises_is_named_once_and_stops_nothing(error, forgetting,
         def load(self):
             raise error
 
-    monkeypatch.setattr(registry, "_discovered", False)
+    monkeypatch.setattr(MODELS, "_discovered", False)
     monkeypatch.setattr(registry, "entry_points", lambda group: [Plugin("mine", "my_package.mine", group)])
     assert "lsa" in list_models()
     assert create("lsa", key=jr.key(0)) is not None
@@ -133,7 +128,7 @@ def test_a_plugin_may_ask_for_the_models_while_it_is_found(forgetting, monkeypat
         def load(self):
             seen.append(list_models())
 
-    monkeypatch.setattr(registry, "_discovered", False)
+    monkeypatch.setattr(MODELS, "_discovered", False)
     monkeypatch.setattr(registry, "entry_points", lambda group: [Plugin("mine", "my_package.mine", group)])
     assert list_models() == seen[0]
 

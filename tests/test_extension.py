@@ -18,18 +18,11 @@ import test_contract as contract
 from iclzoo.train.recipe import Recipe
 from iclzoo.train.recipe_book import recipe
 from iclzoo.train.run import fit
-from iclzoo.zoo import registry
 from iclzoo.zoo.errors import ContractError
-from iclzoo.zoo.registry import create, register
+from iclzoo.zoo.factory import MODELS, create, register_model
 
 ROOT = Path(__file__).parents[1]
 (EXAMPLE,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding-a-model.md").read_text(), re.DOTALL)
-
-
-@pytest.fixture
-def forgetting(monkeypatch):
-    """Whatever a test registers is forgotten after it."""
-    monkeypatch.setattr(registry, "_models", dict(registry._models))
 
 
 @pytest.fixture
@@ -155,19 +148,19 @@ class Dimensionless(eqx.Module):
 )
 def test_a_broken_clause_is_named_when_the_model_is_registered(cls, clause, forgetting):
     with pytest.raises(ContractError, match=clause):
-        register("broken")(cls)
-    assert "broken" not in registry._models
+        register_model("broken")(cls)
+    assert "broken" not in MODELS._things
 
 
 def test_a_name_is_given_once(forgetting):
-    register("good")(Good)
-    register("good")(Good)  # a module that is reloaded registers again
+    register_model("good")(Good)
+    register_model("good")(Good)  # a module that is reloaded registers again
     with pytest.raises(ContractError, match="'lsa' already belongs to"):
-        register("lsa")(Good)
+        register_model("lsa")(Good)
 
 
 def test_a_hyperparameter_that_reads_back_otherwise_is_named_when_the_model_is_created(forgetting):
-    @register("lying")
+    @register_model("lying")
     class Lying(Good):
         def __init__(self, *, input_dim: int = 3, output_dim: int = 1, key):
             self.input_dim, self.output_dim = 3, output_dim
@@ -177,7 +170,7 @@ def test_a_hyperparameter_that_reads_back_otherwise_is_named_when_the_model_is_c
 
 
 def test_a_prediction_of_another_shape_is_named_when_training_starts(forgetting):
-    @register("flat")
+    @register_model("flat")
     class Flat(Good):
         def __call__(self, prompt):
             return jnp.zeros(())

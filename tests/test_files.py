@@ -15,8 +15,8 @@ from helpers import everything, trees_equal
 from iclzoo.zoo import errors, files, folders
 from iclzoo.zoo.card import Card
 from iclzoo.zoo.checkpoint import load, read_card, save, write_card
+from iclzoo.zoo.factory import create
 from iclzoo.zoo.files import located, write_atomically
-from iclzoo.zoo.registry import create
 
 SYSTEM_CALLS = ("open", "replace", "rename", "fsync", "unlink", "rmdir", "mkdir", "chmod")
 

@@ -19,7 +19,7 @@ from iclzoo.zoo.checkpoint import load, read_card
 from iclzoo.zoo.config import from_config
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
 from iclzoo.zoo.errors import ZooError
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import create
 
 TASK = LinearRegression(5, 2, 7)
 ETAS, GAMMAS = [4.0, 20.0, 9.0], [0.3, 0.05, 0.1]

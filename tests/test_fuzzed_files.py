@@ -31,7 +31,7 @@ from iclzoo.zoo.errors import (
     UnknownNameError,
     said_by,
 )
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import create
 
 ROOT = Path(__file__).parents[1]
 BRIEF = replace(TINY, num_steps=8, log=Every(2))

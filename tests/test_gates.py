@@ -76,7 +76,7 @@ BEHIND = (
     r"|train\.recipes\.\w+|inspect\.softmax_heads\.softmax_parts|inspect\.training_path\.spread"
     r"|zoo\.(arguments|attention|checks|config|determinism|errors|files|folders|frozen|memory|mlp|official|origin|tensors|token_model|models\.\w+)"
     r"|zoo\.checkpoint\.(?!(load|save|read_card|write_card|checkpoint_folder|list_checkpoints)$)|train\.baselines\.check_baseline"
-    r"|zoo\.algorithms\.gradient_descent|zoo\.registry\.(check_contract|model_name|hyperparameters)|zoo\.constructions\.(write|\w+\.\w+_attention)"
+    r"|zoo\.algorithms\.gradient_descent|zoo\.registry\.|zoo\.factory\.(check_contract|model_name|hyperparameters)|zoo\.constructions\.(write|\w+\.\w+_attention)"
 )
 
 
@@ -349,7 +349,7 @@ def test_what_is_of_the_right_kind_passes():
         assert np.array_equal(over_tasks(squared_error, GD, TASK, num_tasks=num_tasks, key=key), plain)
     assert np.array_equal(over_tasks(squared_error, lambda prompt: GD(prompt), TASK, num_tasks=5, key=KEY), plain)
     assert iclzoo.half_mse(GD, PROMPTS, np.asarray(TARGETS)) == iclzoo.half_mse(GD, PROMPTS, TARGETS)
-    assert iclzoo.optimal_step_size(iclzoo.TaskPool(TASK).fresh) == iclzoo.optimal_step_size(TASK)
+    assert iclzoo.optimal_step_size(iclzoo.TaskPool(TASK).population) == iclzoo.optimal_step_size(TASK)
 
 
 def test_gates_let_traced_values_through():

@@ -16,7 +16,7 @@ from iclzoo.inspect.heatmap import heatmap, product_heatmap
 from iclzoo.zoo.checkpoint import load
 from iclzoo.zoo.constructions.gd import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import create
 
 
 @pytest.fixture

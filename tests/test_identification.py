@@ -28,8 +28,8 @@ from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
 from iclzoo.zoo.constructions.kernel_regression import kernel_regression_mlp_lsa
 from iclzoo.zoo.constructions.preconditioned import preconditioned_gd_lsa
 from iclzoo.zoo.errors import UnknownNameError, ZooError
+from iclzoo.zoo.factory import create
 from iclzoo.zoo.mlp import MLPEmbedding
-from iclzoo.zoo.registry import create
 
 TASK = LinearRegression(input_dim=3, num_examples=5, inputs=Uniform(1.0))
 SINES = SineRegression(num_examples=7, inputs=Uniform(2.0))

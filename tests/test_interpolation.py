@@ -20,7 +20,7 @@ from iclzoo.zoo.checkpoint import load
 from iclzoo.zoo.constructions.gd import gradient_descent_lsa
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_attention, gd_plus_plus_lsa
 from iclzoo.zoo.errors import ZooError
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import create
 
 TASK = LinearRegression(input_dim=3, num_examples=5)
 

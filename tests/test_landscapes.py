@@ -16,7 +16,7 @@ from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
 from iclzoo.zoo.algorithms.least_squares import LeastSquares, Zero
 from iclzoo.zoo.constructions.gd import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import create
 
 TASK = LinearRegression(input_dim=2, num_examples=7)
 

@@ -13,9 +13,9 @@ import pytest
 from helpers import assert_close
 
 from iclzoo.zoo.errors import MismatchError, ZooError
+from iclzoo.zoo.factory import create
 from iclzoo.zoo.official import from_official
 from iclzoo.zoo.prompt import Prompt
-from iclzoo.zoo.registry import create
 from iclzoo.zoo.tensors import from_bytes, named_arrays
 from iclzoo.zoo.trace import trace
 

@@ -19,7 +19,7 @@ from iclzoo.zoo.constructions.copying import copying_transformer
 from iclzoo.zoo.constructions.gd import gradient_descent_lsa
 from iclzoo.zoo.constructions.two_softmax_heads import one_softmax_head, two_softmax_heads
 from iclzoo.zoo.errors import HeadError, ZooError
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import create
 
 TASK = LinearRegression(input_dim=3, num_examples=5)
 

@@ -20,8 +20,8 @@ from iclzoo.train.tasks import GaussianTeacher, LinearRegression, SineRegression
 from iclzoo.train.teachers import PooledTeacher
 from iclzoo.zoo.constructions.gd import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError
+from iclzoo.zoo.factory import create
 from iclzoo.zoo.prompt import Prompt
-from iclzoo.zoo.registry import create
 
 MATRIX = ((1.3, 0.4), (0.4, 0.6))
 

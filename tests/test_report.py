@@ -21,7 +21,7 @@ from iclzoo.inspect.subject import Subject
 from iclzoo.train.tasks import LinearRegression
 from iclzoo.zoo.checkpoint import checkpoint_folder, load, save
 from iclzoo.zoo.errors import CheckpointError, ExistsError, ZooError
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import create
 
 # The sections that take seconds, not a minute; tests of their own hold the others to account.
 QUICK = [

@@ -25,8 +25,8 @@ from iclzoo.zoo.algorithms.least_squares import LeastSquares
 from iclzoo.zoo.checkpoint import load
 from iclzoo.zoo.constructions.gd import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError
+from iclzoo.zoo.factory import create
 from iclzoo.zoo.models.lsa import LSA
-from iclzoo.zoo.registry import create
 
 TASK = LinearRegression(input_dim=3, num_examples=5)
 

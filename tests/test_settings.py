@@ -27,10 +27,10 @@ from iclzoo.train.tasks import LinearRegression, Task
 from iclzoo.train.teachers import Teacher
 from iclzoo.zoo import attention, mlp
 from iclzoo.zoo.checks import shown
-from iclzoo.zoo.config import from_config, kinds, to_config
+from iclzoo.zoo.config import SETTINGS, from_config, to_config
 from iclzoo.zoo.errors import ZooError
+from iclzoo.zoo.factory import create, hyperparameters, list_models
 from iclzoo.zoo.mlp import MLPEmbedding
-from iclzoo.zoo.registry import create, hyperparameters, list_models
 from iclzoo.zoo.token_model import TokenModel
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
@@ -97,7 +97,7 @@ def works(setting: Any) -> None:
 
 
 def settings() -> Iterator[tuple[type, str]]:
-    for cls in kinds().values():
+    for cls in SETTINGS.items().values():
         if cls.__module__.startswith("iclzoo."):
             yield from ((cls, entry.name) for entry in fields(cls))
 
@@ -177,7 +177,7 @@ PARTS = [x for module in (attention, mlp) for x in own(module) if isinstance(x, 
 def test_all_are_found():
     names = {make.__name__ for make in ALGORITHMS + CONSTRUCTIONS + PARTS}
     assert {"GradientDescent", "NadarayaWatson", "gradient_descent_lsa", "copying_transformer", "MLP"} < names
-    assert {"linear_regression", "uniform", "gaussian_teacher", "adam", "every", "recipe"} <= kinds().keys()
+    assert {"linear_regression", "uniform", "gaussian_teacher", "adam", "every", "recipe"} <= SETTINGS.items().keys()
 
 
 @pytest.mark.parametrize("make", ALGORITHMS + CONSTRUCTIONS + PARTS, ids=lambda make: make.__name__)
@@ -223,7 +223,7 @@ DAMAGES = [
 
 
 @pytest.mark.parametrize(
-    "cls", [cls for cls in kinds().values() if cls.__module__.startswith("iclzoo.")], ids=lambda c: c.__name__
+    "cls", [cls for cls in SETTINGS.items().values() if cls.__module__.startswith("iclzoo.")], ids=lambda c: c.__name__
 )
 def test_damaged_settings_on_a_card(cls):
     required = [entry for entry in fields(cls) if entry.default is MISSING and entry.default_factory is MISSING]

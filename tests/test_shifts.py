@@ -22,7 +22,7 @@ from iclzoo.zoo.algorithms.smoothing import KNearestNeighbours
 from iclzoo.zoo.checkpoint import load
 from iclzoo.zoo.constructions.gd import gradient_descent_lsa
 from iclzoo.zoo.errors import UnknownNameError, ZooError
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import create
 
 TASK = LinearRegression(input_dim=3, num_examples=5)
 BUILT = gradient_descent_lsa([2.0], num_examples=5, input_dim=3)

@@ -36,7 +36,7 @@ def test_the_recipe_on_the_card_is_the_recipe_of_that_name(name):
 def test_golden_values(name):
     """The card's loss, on the first of its tasks: within five standard errors, by the spread over all tasks of the card."""
     card = read_card(name)
-    task, on_card = from_config(dict(card.task)).fresh, card.figures["half_mse"]
+    task, on_card = from_config(dict(card.task)).population, card.figures["half_mse"]
     loss = mean_over_tasks(_half_error, load(name), task, num_tasks=NUM_TASKS, key=jr.key(card.figures["seed"]))
     standard_error = on_card["standard_error"] * math.sqrt(card.figures["num_tasks"] / NUM_TASKS)
     assert loss.value == pytest.approx(on_card["value"], abs=5 * standard_error)

@@ -38,7 +38,7 @@ ONE_EACH = pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
 
 
 def test_every_kind_of_task_is_here():
-    kinds = {cls for cls in config._kinds.values() if issubclass(cls, Task)}
+    kinds = {cls for cls in config.SETTINGS.items().values() if issubclass(cls, Task)}
     assert kinds == {type(task) for task in TASKS.values()}
 
 

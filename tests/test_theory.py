@@ -25,7 +25,7 @@ from iclzoo.zoo.checkpoint import read_card
 from iclzoo.zoo.config import from_config
 from iclzoo.zoo.constructions.preconditioned import preconditioned_gd_lsa
 from iclzoo.zoo.errors import ZooError
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import create
 
 VARIANCES = (2.0, 1.0, 0.3)
 GAUSSIAN = LinearRegression(3, 1, 7, Gaussian(VARIANCES))

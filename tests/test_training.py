@@ -23,8 +23,8 @@ from iclzoo.train.tasks import LinearRegression
 from iclzoo.zoo.checkpoint import load, read_card
 from iclzoo.zoo.config import from_config, to_config
 from iclzoo.zoo.errors import ConfigError, RunError, UnknownNameError
+from iclzoo.zoo.factory import create
 from iclzoo.zoo.frozen import Frozen, trainable
-from iclzoo.zoo.registry import create
 
 TINY = Recipe(
     name="tiny",

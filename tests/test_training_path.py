@@ -19,7 +19,7 @@ from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
 from iclzoo.zoo.constructions.gd import gradient_descent_lsa
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
 from iclzoo.zoo.errors import ZooError
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import create
 
 N, D = 5, 3
 TASK = LinearRegression(input_dim=D, num_examples=N)

@@ -15,7 +15,7 @@ from iclzoo.zoo.attention import LinearSelfAttention
 from iclzoo.zoo.constructions.gd import gradient_descent_lsa
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
 from iclzoo.zoo.errors import ZooError
-from iclzoo.zoo.registry import create
+from iclzoo.zoo.factory import create
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray, PyTree, UInt32
 
 from ..zoo.determinism import GENERATOR, fixed_settings, key_of
 from ..zoo.errors import ConfigError, ContractError, closest
+from ..zoo.factory import create
 from ..zoo.frozen import trainable
-from ..zoo.registry import create
 from ..zoo.tensors import fill, named_arrays
 from .devices import Team
 from .losses import half_mse

@@ -6,8 +6,8 @@ import equinox as eqx
 import jax.random as jr
 
 from ..zoo.errors import unknown_name
+from ..zoo.factory import create, list_models
 from ..zoo.gate import gated
-from ..zoo.registry import create, list_models
 from .recipe import Recipe
 from .recipes import attention, conditions, copying, depth, lstm, one_layer, sines, theory, transformers
 from .tasks import LinearRegression

@@ -88,7 +88,9 @@ def evaluate(learner: Learner, recipe: Recipe) -> float:
     """½·MSE on the recipe's `EVALUATION_TASKS` fixed tasks, which no training step draws."""
     with fixed_settings():
         key = jr.fold_in(key_of(recipe.seed), recipe.num_steps)
-    return float(over_tasks(squared_error, learner, recipe.task.fresh, num_tasks=EVALUATION_TASKS, key=key).mean() / 2)
+    return float(
+        over_tasks(squared_error, learner, recipe.task.population, num_tasks=EVALUATION_TASKS, key=key).mean() / 2
+    )
 
 
 def _train(

@@ -17,9 +17,10 @@ from ..zoo.checked import Number, Size
 from ..zoo.checks import MAX_SIZE, Whole, is_traced
 from ..zoo.config import setting
 from ..zoo.determinism import split
-from ..zoo.errors import ConfigError
+from ..zoo.errors import ConfigError, NotApplicable
 from ..zoo.gate import gated
 from ..zoo.memory import check_memory
+from ..zoo.moments import Moments
 from ..zoo.prompt import Prompt
 from .inputs import Inputs, Scale, ScaleOrZero, Uniform
 from .teachers import GaussianTeacher, PoolSeed, Teacher, pool_key
@@ -36,9 +37,13 @@ class Task(eqx.Module):
     num_examples: eqx.AbstractVar[int]
 
     @property
-    def fresh(self) -> "Task":
+    def population(self) -> "Task":
         """The task without end that learners are measured on: itself, unless it is a finite set of prompts."""
         return self
+
+    def moments(self) -> Moments:
+        """The moments of the task. **Raises** `NotApplicable`, saying why, where it is not linear regression with a Gaussian teacher."""
+        raise NotApplicable(f"{type(self).__name__} is not linear regression with a Gaussian teacher")
 
     def check_memory(self, num_tasks: int = 1) -> None:
         """`ConfigError` unless so many prompts of the task, and a linear teacher of each, fit into this machine."""
@@ -95,6 +100,21 @@ class LinearRegression(Task):
         self.check_memory()
         self.inputs.check_sizes(self.input_dim)
         self.teacher.check_sizes(self.output_dim, self.input_dim)
+
+    def moments(self) -> Moments:
+        mean, scale = self.teacher.moments()
+        return Moments(
+            covariance=self.inputs.covariance(self.input_dim),
+            fourth_moment=self.inputs.fourth_moment,
+            teacher_mean=mean,
+            teacher_scale=scale,
+            noise_std=self.noise_std,
+            input_dim=self.input_dim,
+            output_dim=self.output_dim,
+            num_examples=self.num_examples,
+            num_distractors=self.num_distractors,
+            independent_inputs=self.inputs.independent,
+        )
 
     def draw(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
         key_x, key_teacher, key_noise = jr.split(key, 3)
@@ -172,8 +192,8 @@ class TaskPool(Task):
         return self.task.num_examples
 
     @property
-    def fresh(self) -> Task:
-        return self.task.fresh
+    def population(self) -> Task:
+        return self.task.population
 
     def draw(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
         return self.task.draw(pool_key(key, self.num_tasks, self.pool_seed))

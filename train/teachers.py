@@ -13,7 +13,7 @@ from ..zoo.checked import Number, Size
 from ..zoo.checks import MAX_SEED, PlainReals, Whole, is_traced, shown
 from ..zoo.config import setting
 from ..zoo.determinism import key_of
-from ..zoo.errors import ConfigError
+from ..zoo.errors import ConfigError, NotApplicable
 from .inputs import MOST_SCALE, Gaussian, ScaleOrZero, Variance, check_variance_size, shape_of
 
 PoolSeed = Annotated[int, Whole(0, MAX_SEED)]
@@ -24,6 +24,10 @@ class Teacher(eqx.Module):
 
     def check_sizes(self, output_dim: int, input_dim: int) -> None:
         """**Raises** `ConfigError` where there is no teacher of this size."""
+
+    def moments(self) -> tuple[Number | Float[Array, "output_dim input_dim"], Number]:
+        """Mean and standard deviation of the entries, where they are independent and normal. **Raises** `NotApplicable` where not."""
+        raise NotApplicable(f"the teacher is {type(self).__name__}, whose entries are not independent and normal")
 
     @abstractmethod
     def sample(self, key: PRNGKeyArray, output_dim: int, input_dim: int) -> Float[Array, "{output_dim} {input_dim}"]:
@@ -50,6 +54,9 @@ class GaussianTeacher(Teacher):
             raise ConfigError(
                 f"mean must be one number, or have output_dim {output_dim} rows of input_dim {input_dim} entries, got shape {shape}"
             )
+
+    def moments(self) -> tuple[Number | Float[Array, "output_dim input_dim"], Number]:
+        return jnp.asarray(self.mean, jnp.result_type(float)), self.scale
 
     def sample(self, key: PRNGKeyArray, output_dim: int, input_dim: int) -> Float[Array, "{output_dim} {input_dim}"]:
         self.check_sizes(output_dim, input_dim)

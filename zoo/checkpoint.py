@@ -47,12 +47,12 @@ from .errors import (
     enumerated,
     said_by,
 )
+from .factory import create, hyperparameters, model_name
 from .files import finished_name, located, locked, read_file, write_atomically, writing
 from .folders import FolderKind, current
 from .forked import check_process
 from .gate import gate, gated
 from .memory import physical_memory
-from .registry import create, hyperparameters, model_name
 from .tensors import described, differing_settings, fill, from_bytes, named_arrays, to_bytes
 
 T = TypeVar("T")

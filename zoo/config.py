@@ -11,12 +11,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .checked import checked
-from .errors import ConfigError, ZooError, closest, said_by, unknown_name
-from .origin import check_free, name_of
+from .errors import ConfigError, ZooError, closest, said_by
+from .registry import Registry
 
 Settings = TypeVar("Settings")
-
-_kinds: dict[str, type] = {}
 
 
 @checked
@@ -25,27 +23,24 @@ def setting(kind: str) -> Callable[[type[Settings]], type[Settings]]:
 
     **Raises** `ConfigError` if the class is no dataclass, `ContractError` if the kind is taken.
     """
-
-    def add(cls: type[Settings]) -> type[Settings]:
-        if not is_dataclass(cls):
-            raise ConfigError(f"the setting {kind!r} must be a dataclass, got {cls.__qualname__}")
-        check_free("kind", kind, cls, _kinds)
-        cls.__init__ = checked(cls.__init__)
-        _kinds[kind] = cls
-        return cls
-
-    return add
+    return SETTINGS.register(kind)
 
 
-def kinds() -> dict[str, type]:
-    """Every class of settings by its kind."""
-    return dict(_kinds)
+def _check(kind: str, cls: type) -> type:
+    if not is_dataclass(cls):
+        raise ConfigError(f"the setting {kind!r} must be a dataclass, got {cls.__qualname__}")
+    cls.__init__ = checked(cls.__init__)
+    return cls
+
+
+# Kinds are unique among all settings: a card says only `{"kind": "uniform"}`. Those of other packages are tasks, inputs and teachers.
+SETTINGS = Registry("kind of setting", group="iclzoo.tasks", check=_check)
 
 
 def to_config(value: Any) -> Any:
     """`value` as JSON holds it: numbers, strings, lists, and an object for each setting."""
     if is_dataclass(value) and not isinstance(value, type):
-        kind = name_of(type(value), _kinds)
+        kind = SETTINGS.name_of(type(value))
         if kind is None:
             raise ConfigError(f"{type(value).__qualname__} is no setting; decorate it with @setting(kind)")
         return {"kind": kind} | {entry.name: to_config(getattr(value, entry.name)) for entry in fields(value)}
@@ -67,9 +62,10 @@ def from_config(config: Any) -> Any:
     if "kind" not in config:
         return {name: from_config(entry) for name, entry in config.items()}
     kind = config["kind"]
-    if not isinstance(kind, str) or kind not in _kinds:
-        raise unknown_name("kind of setting", kind, _kinds)
-    known = {entry.name: entry for entry in fields(_kinds[kind])}
+    if not isinstance(kind, str):
+        raise ConfigError(f"the kind of a setting must be a text, got {kind!r:.60}")
+    cls = SETTINGS[kind]
+    known = {entry.name: entry for entry in fields(cls)}
     given = {name: from_config(entry) for name, entry in config.items() if name != "kind"}
     for name in given:
         if name not in known:
@@ -78,7 +74,7 @@ def from_config(config: Any) -> Any:
         if name not in given and entry.default is MISSING and entry.default_factory is MISSING:
             raise ConfigError(f"a {kind} needs the setting {name!r}")
     try:
-        return _kinds[kind](**given)
+        return cls(**given)
     except ZooError:
         raise
     except (TypeError, ValueError, ArithmeticError) as error:

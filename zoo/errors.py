@@ -35,6 +35,10 @@ class ContractError(ZooError, TypeError):
     """A model that cannot join the zoo; the message names the clause of the contract it breaks."""
 
 
+class NotApplicable(ZooError):
+    """An instrument has nothing to say of this learner or task; the message says why."""
+
+
 class ConfigError(ZooError, ValueError):
     """A setting that is misspelt, of the wrong type, or out of range."""
 

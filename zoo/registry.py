@@ -1,207 +1,136 @@
-"""The models of the zoo, by name.
+"""Things by name, whoever made them: one `Registry` for each kind.
 
-A model joins the zoo with one decorator. It keeps the contract: every argument of `__init__` is keyword-only, all but `key`
-have a default, and each can be read back from the model under its own name. That is what lets a checkpoint rebuild it.
-`num_layers`, where there is one, counts layers with arrays of their own; what is applied again and again is counted in `num_loops`.
-Each hyperparameter is checked by its annotation (see `zoo/checked.py`).
+A thing joins by a decorator. The zoo's own are found by walking a folder, those of installed packages through an entry-point group; both
+happen once, the first time somebody asks for what is not there yet.
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from inspect import Parameter, signature
 from pkgutil import iter_modules
 from threading import RLock
-from typing import Any, TypeVar
+from types import ModuleType
+from typing import Any, ClassVar, TypeVar
 
-import equinox as eqx
-import jax
-import numpy as np
-from jaxtyping import PRNGKeyArray
+from .errors import ContractError, said_by, unknown_name
 
-from .checked import SIZE, checked
-from .checks import is_traced
-from .errors import ConfigError, ContractError, ZooError, closest, said_by, unknown_name
-from .gate import gated
-from .memory import check_result
-from .origin import check_free, name_of
-
-Model = TypeVar("Model", bound=type)
-
-ENTRY_POINT_GROUP = "iclzoo.models"
-_models: dict[str, type] = {}
-_failed_plugins: dict[str, str] = {}
-_lock = RLock()  # of discovery alone: what registers itself meanwhile takes no lock
-_discovered = _discovering = False
+Thing = TypeVar("Thing", bound=Callable)
 
 
-@gated
-def register(name: str) -> Callable[[Model], Model]:
-    """Class decorator: add a model to the zoo under `name`.
+def modules(package: str) -> Iterator[ModuleType]:
+    """Every module of a package, in the order of their names, imported."""
+    parent = import_module(package)
+    for module in sorted(iter_modules(parent.__path__, f"{package}."), key=lambda module: module.name):
+        yield import_module(module.name)
 
-    **Raises** `ContractError` if the class breaks the contract or the name is taken.
+
+def origin(thing: Callable) -> tuple[str, str]:
+    """The module of a class or function and its name there: what is defined anew there, as by a cell run twice, is the same."""
+    return thing.__module__, thing.__qualname__
+
+
+class Registry:
+    """The things of one `kind`, by name.
+
+    Shipped ones are in the modules of the package `folder`, those of other packages in the entry-point group `group`. `check(name, thing)`
+    raises a `ContractError` for what cannot join, and gives back what is kept.
     """
 
-    def add(cls: Model) -> Model:
-        check_contract(name, cls)
-        check_free("name", name, cls, _models)
-        cls.__init__ = checked(cls.__init__, input_dim=SIZE, output_dim=SIZE)
-        _models[name] = cls
-        return cls
+    every: ClassVar[list["Registry"]] = []
 
-    return add
+    def __init__(
+        self, kind: str, *, group: str, folder: str = "", check: Callable[[str, Any], Any] = lambda name, thing: thing
+    ):
+        self.kind, self.group, self.folder, self.check = kind, group, folder, check
+        self.failed: dict[
+            str, str
+        ] = {}  # plugins that could not be imported, by the name of their entry point, and why
+        self._things: dict[str, Any] = {}
+        self._lock = RLock()  # of discovery alone: what registers itself meanwhile takes no lock
+        self._discovered = self._discovering = False
+        self.every.append(self)
 
+    def register(self, name: str) -> Callable[[Thing], Thing]:
+        """Decorator: add a class or function under `name`. **Raises** `ContractError` if it cannot join or the name is taken."""
 
-def check_contract(name: str, cls: type) -> None:
-    """`ContractError`, naming the clause, unless `cls` can be rebuilt from its name and hyperparameters."""
+        def add(thing: Thing) -> Thing:
+            taken = self._things.get(name)
+            if taken is not None and origin(taken) != origin(thing):
+                raise ContractError(
+                    f"the {self.kind} {name!r} already belongs to {'.'.join(origin(taken))}; choose another"
+                )
+            self._things[name] = self.check(name, thing)
+            return thing
 
-    def require(condition: bool, clause: str) -> None:
-        if not condition:
-            raise ContractError(f"model {name!r} ({cls.__qualname__}) breaks the contract: {clause}")
+        return add
 
-    require(issubclass(cls, eqx.Module), "it must be an equinox.Module")
-    require(any("__call__" in vars(base) for base in cls.__mro__), "it must define __call__(prompt) -> prediction")
-    parameters = _init_parameters(cls)
-    for needed in ("key", "input_dim", "output_dim"):
-        require(needed in parameters, f"__init__ must take a keyword-only `{needed}`")
-    for parameter in parameters.values():
-        require(
-            parameter.kind is Parameter.KEYWORD_ONLY,
-            f"every argument of __init__ must be keyword-only (write `*` first), but `{parameter.name}` is not",
-        )
-        required = parameter.default is Parameter.empty
-        if parameter.name == "key":
-            require(required, "`key` must have no default")
-        else:
-            require(not required, f"every hyperparameter must have a default, but `{parameter.name}` has none")
-            known = hasattr(cls, parameter.name) or any(
-                parameter.name in base.__annotations__ for base in cls.__mro__[:-1]
-            )
-            require(known, f"the hyperparameter `{parameter.name}` must be a field or property of the model")
+    def names(self, pattern: str = "*") -> list[str]:
+        """The names of all things of this kind; `pattern` may hold wildcards."""
+        self.discover()
+        return sorted(name for name in self._things if fnmatchcase(name, pattern))
 
+    def items(self) -> dict[str, Any]:
+        """Everything of this kind by its name, in order."""
+        return {name: self._things[name] for name in self.names()}
 
-@gated
-def list_models(pattern: str = "*") -> list[str]:
-    """The names of all models, those of installed packages included; `pattern` may hold wildcards."""
-    _discover()
-    return sorted(name for name in _models if fnmatchcase(name, pattern))
+    def __contains__(self, name: object) -> bool:
+        return name in self._things or (self.discover() or name in self._things)
 
+    def __getitem__(self, name: str) -> Any:
+        """What is called `name`, looked for only where it is not there yet. **Raises** `UnknownNameError`, with the closest matches."""
+        if name not in self:
+            raise unknown_name(self.kind, name, self._things)
+        return self._things[name]
 
-@gated
-def model_class(name: str) -> type:
-    """The class registered under `name`. **Raises** `UnknownNameError`."""
-    _discover()
-    if name not in _models:
-        raise unknown_name("model", name, _models)
-    return _models[name]
+    def name_of(self, thing: Callable) -> str | None:
+        """The name of a class or function, or of what it was before it was defined anew."""
+        for discover in (False, True):
+            if discover:
+                self.discover()
+            name = next((name for name, other in self._things.items() if origin(other) == origin(thing)), None)
+            if name is not None:
+                return name
+        return None
+
+    def discover(self) -> None:
+        """Import the modules of the folder and the packages of the entry-point group, once.
+
+        Other threads wait until all are there; what is imported meanwhile, and asks again, sees those that are there already.
+        """
+        if self._discovered:
+            return
+        with self._lock:
+            if self._discovered or self._discovering:
+                return
+            self._discovering = True
+            try:
+                for _ in modules(self.folder) if self.folder else ():
+                    pass
+                for plugin in entry_points(group=self.group):
+                    self._load(plugin)
+                self._discovered = True
+            finally:
+                self._discovering = False
+
+    def _load(self, plugin: EntryPoint) -> None:
+        """Import a package of somebody else's. Whatever it raises is said in one line, and takes nothing else down."""
+        try:
+            plugin.load()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            reason = f"{type(error).__name__}: {said_by(error)}"
+            self.failed[plugin.name] = reason
+            line = f"iclzoo: the plugin {plugin.name!r} ({plugin.value}) adds no {self.kind}s; it raised {reason}"
+            with suppress(Exception):  # a standard error that is closed
+                sys.stderr.write(f"{line}\n")
 
 
 def failed_plugins() -> Mapping[str, str]:
-    """The packages whose models could not be added, by the name of their entry point, and why."""
-    _discover()
-    return dict(_failed_plugins)
-
-
-def model_name(model: Any) -> str:
-    """The name a model's class is registered under, or was before it was defined anew. **Raises** `ContractError` if there is none."""
-    _discover()
-    name = name_of(type(model), _models)
-    if name is not None:
-        return name
-    raise ContractError(f"{type(model).__qualname__} is not registered; decorate it with @iclzoo.register(name)")
-
-
-@gated
-def create(name: str, *, key: PRNGKeyArray, **hyperparameters: Any) -> Any:
-    """A fresh, untrained model.
-
-    **Raises** `UnknownNameError` for an unknown model, `ConfigError` for a hyperparameter that is misspelt, of the wrong type or out of
-    range, and for a model that would not fit into the machine's memory.
-    """
-    cls = model_class(name)
-    known = _init_parameters(cls).keys() - {"key"}
-    for given in hyperparameters:
-        if given not in known:
-            raise ConfigError(f"model {name!r} has no hyperparameter {given!r:.60}; {closest(given, known)}")
-
-    def build(key: PRNGKeyArray) -> Any:
-        try:
-            return cls(**hyperparameters, key=key)
-        except ZooError:
-            raise
-        except (TypeError, ValueError, ArithmeticError, NotImplementedError) as error:
-            chosen = ", ".join(f"{given} = {value!r:.60}" for given, value in hyperparameters.items())
-            raise ConfigError(
-                f"model {name!r} cannot be built with {chosen or 'its defaults'}: {said_by(error)}"
-            ) from error
-
-    if not is_traced(key):  # where it is one, shapes alone are asked for
-        sizes = ", ".join(
-            f"{given} {value}" for given, value in hyperparameters.items() if isinstance(value, int | np.integer)
-        )
-        check_result(f"model {name!r} of {sizes or 'its default sizes'}", lambda: build(jax.random.key(0)))
-    model = build(key)
-    for hyperparameter, value in hyperparameters.items():
-        stored = getattr(model, hyperparameter)
-        if value is not None and not np.array_equal(stored, value):
-            raise ContractError(
-                f"model {name!r} ({cls.__qualname__}) breaks the contract: "
-                f"the hyperparameter `{hyperparameter}` was given as {value!r} and reads back as {stored!r}"
-            )
-    if getattr(model, "num_layers", 0) > len(jax.tree.leaves(model)):
-        raise ContractError(
-            f"model {name!r} ({cls.__qualname__}) breaks the contract: "
-            "num_layers counts layers with arrays of their own; call repetitions num_loops"
-        )
-    return model
-
-
-def hyperparameters(model: Any) -> dict[str, Any]:
-    """The arguments of `create` that rebuild the architecture of `model`."""
-    return {name: getattr(model, name) for name in _init_parameters(type(model)) if name != "key"}
-
-
-def _init_parameters(cls: type) -> dict[str, Parameter]:
-    parameters = dict(signature(cls.__init__).parameters)
-    parameters.pop("self", None)
-    return parameters
-
-
-def _discover() -> None:
-    """Import every module of `zoo/models`, and the packages that add models through the entry-point group, once.
-
-    Other threads wait until all are there; what is imported meanwhile, and asks again, sees those that are there already.
-    """
-    global _discovered, _discovering
-    if _discovered:
-        return
-    with _lock:
-        if _discovered or _discovering:
-            return
-        _discovering = True
-        try:
-            package = import_module(f"{__package__}.models")
-            for module in iter_modules(package.__path__, f"{package.__name__}."):
-                import_module(module.name)
-            for plugin in entry_points(group=ENTRY_POINT_GROUP):
-                _load(plugin)
-            _discovered = True
-        finally:
-            _discovering = False
-
-
-def _load(plugin: EntryPoint) -> None:
-    """Import a package of somebody else's. Whatever it raises is said in one line, and takes nothing else down."""
-    try:
-        plugin.load()
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        reason = f"{type(error).__name__}: {said_by(error)}"
-        _failed_plugins[plugin.name] = reason
-        line = f"iclzoo: the plugin {plugin.name!r} ({plugin.value}) adds no models; it raised {reason}"
-        with suppress(Exception):  # a standard error that is closed
-            sys.stderr.write(f"{line}\n")
+    """The packages whose things could not be added, by the name of their entry point, and why."""
+    for registry in Registry.every:
+        registry.discover()
+    return {name: reason for registry in Registry.every for name, reason in registry.failed.items()}

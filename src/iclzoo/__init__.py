@@ -42,10 +42,11 @@ from .zoo.checkpoint import list_checkpoints, load, read_card, save
 from .zoo.constructions.gd import gradient_descent_lsa
 from .zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
 from .zoo.errors import CheckpointError, ZooError
+from .zoo.factory import create, list_models, register_model
+from .zoo.factory import register_model as register  # its name before 0.2
 from .zoo.frozen import Frozen
 from .zoo.interleaving import InterleavingModel
 from .zoo.prompt import Learner, Prompt
-from .zoo.registry import create, list_models, register
 from .zoo.token_model import ConcatenatingModel, TokenModel
 from .zoo.trace import Trace, trace
 
@@ -115,6 +116,7 @@ __all__ = [
     "read_card",
     "recipe",
     "register",
+    "register_model",
     "save",
     "sensitivity",
     "trace",

@@ -7,12 +7,12 @@ from jaxtyping import PRNGKeyArray
 from ..attention import LinearSelfAttention, SoftmaxSelfAttention
 from ..checked import InitScale, InverseTemperature, Repeats, Size
 from ..checks import whole_number
+from ..factory import register_model
 from ..interleaving import InterleavingModel
 from ..positions import PositionsName
-from ..registry import register
 
 
-@register("copying_transformer")
+@register_model("copying_transformer")
 class CopyingTransformer(InterleavingModel):
     """Softmax self-attention layers that copy labels to their inputs, then linear ones that take steps of gradient descent.
 

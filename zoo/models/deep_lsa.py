@@ -6,11 +6,11 @@ from jaxtyping import PRNGKeyArray
 
 from ..attention import LinearSelfAttention
 from ..checked import Clip, InitScale, Repeats, Size
-from ..registry import register
+from ..factory import register_model
 from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, Tokens, clipped, initial_query
 
 
-@register("deep_lsa")
+@register_model("deep_lsa")
 class DeepLSA(ConcatenatingModel):
     """`num_layers` linear self-attention layers; trained, they take steps of GD++.
 

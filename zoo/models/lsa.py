@@ -5,11 +5,11 @@ from jaxtyping import PRNGKeyArray
 
 from ..attention import LinearSelfAttention
 from ..checked import InitScale, Size
-from ..registry import register
+from ..factory import register_model
 from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, initial_query
 
 
-@register("lsa")
+@register_model("lsa")
 class LSA(ConcatenatingModel):
     """One linear self-attention layer over concatenated tokens; trained, it takes one step of gradient descent.
 

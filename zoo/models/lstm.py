@@ -7,9 +7,9 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..checked import InitScale, Repeats, Size
+from ..factory import register_model
 from ..gate import gated
 from ..prompt import Prompt
-from ..registry import register
 from ..token_model import Prediction, concatenate
 
 Sequence = Float[Array, "num_tokens dim"]
@@ -47,7 +47,7 @@ def run_backward(cell: eqx.nn.LSTMCell, tokens: Sequence) -> Float[Array, "num_t
     return run(cell, tokens[::-1])[::-1]
 
 
-@register("lstm")
+@register_model("lstm")
 class LSTM(eqx.Module):
     """`num_layers` LSTMs, each reading the whole hidden sequence of the one before.
 
@@ -111,7 +111,7 @@ class LSTM(eqx.Module):
         return self.readout(self.hidden(tokens)[-1])
 
 
-@register("bidirectional_lstm")
+@register_model("bidirectional_lstm")
 class BidirectionalLSTM(eqx.Module):
     """`num_layers` pairs of LSTMs that read the tokens of `LSTM` in both directions; the next layer reads both.
 

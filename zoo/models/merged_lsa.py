@@ -6,11 +6,11 @@ from jaxtyping import PRNGKeyArray
 
 from ..attention import MergedLinearSelfAttention
 from ..checked import InitScale, Repeats, Size
-from ..registry import register
+from ..factory import register_model
 from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, initial_query
 
 
-@register("merged_lsa")
+@register_model("merged_lsa")
 class MergedLSA(ConcatenatingModel):
     """`num_layers` linear self-attention layers parametrised by W_KQ and W_PV.
 

@@ -7,14 +7,14 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..algorithms.gradient_descent import descended
 from ..checked import InitScale, Size
+from ..factory import register_model
 from ..gate import gated
 from ..mlp import MLPEmbedding
 from ..prompt import Prompt
-from ..registry import register
 from ..token_model import Prediction
 
 
-@register("mlp_gradient_descent")
+@register_model("mlp_gradient_descent")
 class MLPGradientDescent(eqx.Module):
     """The embedding m of `MLPLSA`, on x alone, and one step of gradient descent on a linear read-out of its features.
 

@@ -9,13 +9,13 @@ from jaxtyping import PRNGKeyArray
 from ..attention import LinearSelfAttention
 from ..checked import InitScale, Size
 from ..errors import ConfigError
+from ..factory import register_model
 from ..mlp import MLPEmbedding
 from ..prompt import Prompt
-from ..registry import register
 from ..token_model import Prediction, Token, TokenModel, Tokens, concatenate
 
 
-@register("mlp_lsa")
+@register_model("mlp_lsa")
 class MLPLSA(TokenModel):
     """Each token goes through an affine embedding and a residual MLP m; one linear self-attention layer follows.
 

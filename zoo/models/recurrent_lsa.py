@@ -8,11 +8,11 @@ from jaxtyping import PRNGKeyArray
 from ..attention import LinearSelfAttention
 from ..checked import Clip, InitScale, Repeats, Size
 from ..checks import Real
-from ..registry import register
+from ..factory import register_model
 from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, Tokens, clipped, initial_query
 
 
-@register("recurrent_lsa")
+@register_model("recurrent_lsa")
 class RecurrentLSA(ConcatenatingModel):
     """One linear self-attention layer applied `num_loops` times, each update damped by λ = `damping`.
 

@@ -6,11 +6,11 @@ from jaxtyping import PRNGKeyArray
 
 from ..attention import ReLUSelfAttention
 from ..checked import InitScale, Repeats, Size
-from ..registry import register
+from ..factory import register_model
 from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, initial_query
 
 
-@register("relu_attention")
+@register_model("relu_attention")
 class ReLUAttention(ConcatenatingModel):
     """`num_layers` ReLU self-attention layers over concatenated tokens.
 

@@ -6,11 +6,11 @@ from jaxtyping import PRNGKeyArray
 
 from ..attention import SoftmaxSelfAttention
 from ..checked import InitScale, InverseTemperature, Repeats, Size
-from ..registry import register
+from ..factory import register_model
 from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, initial_query
 
 
-@register("softmax_attention")
+@register_model("softmax_attention")
 class SoftmaxAttention(ConcatenatingModel):
     """`num_layers` softmax self-attention layers over concatenated tokens.
 

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..attention import Context, Product, Queries, Scores, SelfAttention, linear_update
 from ..checked import InitScale, Repeats, Size
-from ..registry import register
+from ..factory import register_model
 from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, initial_query
 
 Block = Float[Array, "input_dim input_dim"]
@@ -51,7 +51,7 @@ class SparseLinearSelfAttention(SelfAttention):
         return linear_update(self.W_PV, self.W_KQ, queries, context) / len(context)
 
 
-@register("sparse_lsa")
+@register_model("sparse_lsa")
 class SparseLSA(ConcatenatingModel):
     """`num_layers` linear self-attention layers of the sparse pattern; trained, they take preconditioned steps.
 

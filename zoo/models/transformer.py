@@ -13,9 +13,9 @@ from ..attention import LinearSelfAttention, ReLUSelfAttention, SoftmaxSelfAtten
 from ..block import TransformerBlock
 from ..checked import Clip, InitScale, Repeats, Size
 from ..errors import ConfigError
+from ..factory import register_model
 from ..mlp import MLP, draw_linear
 from ..prompt import Prompt
-from ..registry import register
 from ..token_model import Prediction, Token, TokenModel, Tokens, clipped, concatenate
 
 AttentionType = Literal["linear", "softmax", "relu"]
@@ -26,7 +26,7 @@ ATTENTION: dict[AttentionType, type[LinearSelfAttention | SoftmaxSelfAttention |
 }
 
 
-@register("transformer")
+@register_model("transformer")
 class Transformer(TokenModel):
     """An affine embedding of concatenated tokens, then `num_layers` blocks of attention and an MLP.
 
