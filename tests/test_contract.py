@@ -1,138 +1,143 @@
-"""What every model of the zoo keeps, whoever wrote it. A new model is under test as soon as it is registered."""
+"""What everything of a kind keeps, whoever wrote it: see `iclzoo.testing`. A new one is under test as soon as it is registered."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
-import numpy as np
 import pytest
-from helpers import assert_close, random_prompt, trees_equal
 
-from iclzoo.zoo.checkpoint import load, save
-from iclzoo.zoo.factory import create, hyperparameters, list_models, model_class
-from iclzoo.zoo.frozen import trainable
-from iclzoo.zoo.tensors import named_arrays
-from iclzoo.zoo.token_model import TokenModel
-from iclzoo.zoo.trace import trace
+from iclzoo.testing import MODEL, check_model, check_task
+from iclzoo.train.inputs import Inputs
+from iclzoo.train.tasks import Task
+from iclzoo.train.teachers import Teacher
+from iclzoo.zoo.config import SETTINGS, setting
+from iclzoo.zoo.errors import ConfigError, ContractError, UnknownNameError
+from iclzoo.zoo.factory import create, list_models, register_model
+from iclzoo.zoo.gate import gated
+from iclzoo.zoo.prompt import Prompt
 
-# Sizes that make a transposition or a squeezed axis show: (num_examples, input_dim, output_dim).
-SIZES = [(7, 5, 1), (1, 3, 1), (5, 1, 1), (11, 3, 2), (1, 1, 1)]
-
-
-def build(name: str, key, *, input_dim: int = 5, output_dim: int = 1, **more):
-    return create(name, key=key, input_dim=input_dim, output_dim=output_dim, **more)
-
-
-def build_large(name: str, key):
-    """With weights of order one where the model lets one choose: small weights would hide what is tested."""
-    return build(name, key, init_scale=1.0) if fits(name, init_scale=1.0) else build(name, key)
+SHIPPED_SETTINGS = {name: cls for name, cls in SETTINGS.items().items() if cls.__module__.startswith("iclzoo.")}
+KINDS = [name for name, cls in SHIPPED_SETTINGS.items() if issubclass(cls, Task | Inputs | Teacher)]
+SETTINGS_WITHOUT_DEFAULTS = {"anisotropic_teacher": {"variance": (1.0, 2.0, 0.5)}}
 
 
-def fits(name: str, **given) -> bool:
-    """Whether a model takes these hyperparameters at all."""
-    model = eqx.filter_eval_shape(lambda: create(name, key=jr.key(0)))
-    return set(given) <= set(hyperparameters(model))
+@pytest.mark.parametrize("clause", MODEL.clauses.values(), ids=list(MODEL.clauses))
+@pytest.mark.parametrize("name", list_models())
+def test_every_model_keeps(name, clause):
+    clause(name)
 
 
-@pytest.fixture(params=list_models())
-def name(request):
-    return request.param
-
-
-def test_builds_from_its_defaults(name, getkey):
-    model = create(name, key=getkey())
-    prompt = random_prompt(getkey(), num_examples=7, input_dim=model.input_dim, output_dim=model.output_dim)
-    assert model(prompt).shape == (model.output_dim,)
-
-
-@pytest.mark.parametrize("size", SIZES, ids=str)
-def test_awkward_sizes_give_finite_predictions(name, size, getkey):
-    num_examples, input_dim, output_dim = size
-    model = build(name, getkey(), input_dim=input_dim, output_dim=output_dim)
-    prompt = random_prompt(getkey(), num_examples=num_examples, input_dim=input_dim, output_dim=output_dim)
-    prediction = jax.jit(lambda m, p: m(p))(model, prompt)
-    assert prediction.shape == (output_dim,)
-    assert jnp.isfinite(prediction).all()
-
-
-def test_heads_of_another_size_than_the_embedding(name, getkey):
-    if fits(name, num_heads=3, head_dim=2):
-        model = build(name, getkey(), num_heads=3, head_dim=2)
-        assert model(random_prompt(getkey(), input_dim=5)).shape == (1,)
-
-
-def test_every_parameter_gets_a_gradient(name, getkey):
-    """In every layer but the last, for there only what reaches the query's y entry counts: so by array, not by entry."""
-    model = build_large(name, getkey())
-    parameters, rest = eqx.partition(model, trainable(model))
-    prompt = random_prompt(getkey(), input_dim=5)
-    gradient = jax.grad(lambda p: (eqx.combine(p, rest)(prompt) ** 2).sum())(parameters)
-    for path, array in named_arrays(gradient).items():
-        assert jnp.isfinite(array).all(), path
-        assert (array != 0).any(), f"{path} gets no gradient"
-
-
-def test_vmap_equals_a_loop(name, getkey, x64):
-    model = build(name, getkey())
-    prompts = [random_prompt(getkey(), input_dim=5) for _ in range(3)]
-    batch = jax.tree.map(lambda *arrays: jnp.stack(arrays), *prompts)
-    assert_close(jax.vmap(model)(batch), jnp.stack([model(prompt) for prompt in prompts]))
-
-
-def test_a_second_call_compiles_nothing(name, getkey):
-    model, other = build(name, getkey()), build(name, getkey())
-    function = jax.jit(lambda m, p: m(p))
-    function(model, random_prompt(getkey(), input_dim=5))
-    function(other, random_prompt(getkey(), input_dim=5))
-    assert function._cache_size() == 1  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def test_a_file_brings_back_the_same_bits(name, getkey, tmp_path):
-    model = build(name, getkey())
-    save(tmp_path / "model.v1", model)
-    loaded = load(tmp_path / "model.v1")
-    assert type(loaded) is type(model)
-    assert hyperparameters(loaded) == hyperparameters(model)
-    assert trees_equal(loaded, model)
-
-
-def test_hyperparameters_rebuild_the_architecture(name, getkey):
-    model = build(name, getkey(), input_dim=3, output_dim=2)
-    again = create(name, key=getkey(), **hyperparameters(model))
-    assert jax.tree.structure(again) == jax.tree.structure(model)
-    assert {p: a.shape for p, a in named_arrays(again).items()} == {p: a.shape for p, a in named_arrays(model).items()}
-
-
-def test_wrong_prompt_is_named(name, getkey):
-    model = build(name, getkey())
-    with pytest.raises(Exception, match=r"input_dim 5.*prompt\.xs has 4"):
-        model(random_prompt(getkey(), input_dim=4))
-
-
-@pytest.mark.parametrize("name", [name for name in list_models() if issubclass(model_class(name), TokenModel)])
-def test_trace_ends_in_the_prediction(name, getkey, x64):
-    model = build_large(name, getkey())
-    prompt = random_prompt(getkey(), input_dim=5)
-    seen = trace(model, prompt)
-    assert_close(seen.predictions[-1], model(prompt))
-    assert len(seen.residual) == len(model.stack) + 1 == len(seen.scores) + 1 == len(seen.pattern) + 1
-    for scores, pattern in zip(seen.scores, seen.pattern, strict=True):
-        assert scores.shape == pattern.shape
-        assert scores.shape[1] == seen.residual.shape[1]
-
-
-def test_the_order_of_examples_matters_only_with_positions(name, getkey, x64):
-    model = build_large(name, getkey())
-    prompt = random_prompt(getkey(), input_dim=5)
-    order = jr.permutation(getkey(), prompt.num_examples)
-    shuffled = eqx.tree_at(lambda p: (p.xs, p.ys), prompt, (prompt.xs[order], prompt.ys[order]))
-    before, after = model(prompt), model(shuffled)
-    if getattr(model, "has_positions", False):
-        assert not np.allclose(before, after)
-    else:
-        assert_close(after, before)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_task_keeps_its_contract(kind):
+    check_task(kind, **SETTINGS_WITHOUT_DEFAULTS.get(kind, {}))
 
 
 def test_no_two_models_are_the_same_class():
     classes = [type(eqx.filter_eval_shape(lambda n=n: create(n, key=jr.key(0)))) for n in list_models()]
     assert len(set(classes)) == len(classes)
+
+
+class Good(eqx.Module):
+    """It averages labels, weighted by one parameter."""
+
+    weight: jnp.ndarray
+    input_dim: int = eqx.field(static=True)
+    output_dim: int = eqx.field(static=True)
+
+    def __init__(self, *, input_dim: int = 3, output_dim: int = 1, key):
+        self.weight = jr.normal(key, ())
+        self.input_dim, self.output_dim = input_dim, output_dim
+
+    @gated
+    def __call__(self, prompt: Prompt):
+        return self.weight.astype(prompt.ys.dtype) * prompt.ys.mean(axis=0)
+
+
+def squeezed(self, prompt):
+    return (self.weight * prompt.ys.mean(axis=0)).squeeze()
+
+
+def dividing(self, prompt):
+    return self.weight * prompt.ys.std(axis=0) / (prompt.num_examples - 1)
+
+
+def forgetful(self, prompt):
+    return prompt.ys.mean(axis=0)
+
+
+def summing_the_batch(self, prompt):
+    return self.weight * jnp.asarray([float(y) for y in prompt.ys.mean(axis=0)])
+
+
+def in_order(self, prompt):
+    return self.weight.astype(prompt.ys.dtype) * prompt.ys[0]
+
+
+def promoting(self, prompt):
+    return self.weight * prompt.ys.mean(axis=0) * jnp.arange(1, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "clause"),
+    [
+        (squeezed, r"predicts one number for each output .*shape \(\)"),
+        (dividing, r"finite for one example"),
+        (forgetful, r"Every array that is trained .*\.?weight gets no gradient"),
+        (summing_the_batch, r"can be compiled by jax\.jit"),
+        (in_order, r"Shuffled examples .*has_positions = True"),
+        (promoting, r"predicts one number for each output .*[Pp]romotion"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_broken_clause_is_named_with_what_mends_it(call, clause, forgetting):
+    register_model("broken")(type("Broken", (Good,), {"__call__": gated(call), "__module__": __name__}))
+    with pytest.raises(ContractError, match=clause):
+        check_model("broken")
+
+
+def test_a_model_without_a_gate_is_named(forgetting):
+    register_model("broken")(type("Ungated", (Good,), {"__call__": Good.__call__.__wrapped__, "__module__": __name__}))
+    with pytest.raises(ContractError, match=r"is a ShapeError that says which .*Decorate __call__ with iclzoo\.gated"):
+        check_model("broken")
+
+
+def test_a_whole_model_passes(forgetting):
+    register_model("good")(Good)
+    check_model("good")
+
+
+def test_what_is_not_there_is_no_broken_contract():
+    with pytest.raises(UnknownNameError, match="did you mean 'lsa'"):
+        check_model("lsaa")
+    with pytest.raises(UnknownNameError, match="did you mean 'uniform'"):
+        check_task("unifrom")
+    with pytest.raises(ConfigError, match="'adam' is no task, inputs or teacher"):
+        check_task("adam")
+
+
+def broken_inputs(**methods):
+    body = {
+        "sample": lambda self, key, num, input_dim: jr.normal(key, (num, input_dim)),
+        "covariance": lambda self, input_dim: jnp.eye(input_dim),
+        "fourth_moment": lambda self, A: A + A.T + jnp.trace(A) * jnp.eye(len(A)),
+    }
+    return type("Mine", (Inputs,), body | methods | {"__module__": __name__})
+
+
+@pytest.mark.parametrize(
+    ("methods", "clause"),
+    [
+        ({}, None),
+        ({"covariance": lambda self, input_dim: 2 * jnp.eye(input_dim)}, "moments it gives are those .*Λ is"),
+        ({"fourth_moment": lambda self, A: A}, r"moments it gives are those .*M\(A\) is"),
+        ({"sample": lambda self, key, num, input_dim: jnp.ones((num, input_dim))}, "moments it gives"),
+        ({"sample": lambda self, key, num, input_dim: jr.normal(key, (input_dim, num))}, "draws a finite prompt"),
+    ],
+    ids=["whole", "covariance", "fourth moment", "constant", "transposed"],
+)
+def test_inputs_are_what_they_say(methods, clause, forgetting):
+    setting("mine")(broken_inputs(**methods))
+    if clause is None:
+        check_task("mine")
+    else:
+        with pytest.raises(ContractError, match=clause):
+            check_task("mine")
