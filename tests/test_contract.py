@@ -1,5 +1,7 @@
 """What everything of a kind keeps, whoever wrote it: see `iclzoo.testing`. A new one is under test as soon as it is registered."""
 
+from inspect import unwrap
+
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
@@ -95,7 +97,7 @@ def test_a_broken_clause_is_named_with_what_mends_it(call, clause, forgetting):
 
 
 def test_a_model_without_a_gate_is_named(forgetting):
-    register_model("broken")(type("Ungated", (Good,), {"__call__": Good.__call__.__wrapped__, "__module__": __name__}))
+    register_model("broken")(type("Ungated", (Good,), {"__call__": unwrap(Good.__call__), "__module__": __name__}))
     with pytest.raises(ContractError, match=r"is a ShapeError that says which .*Decorate __call__ with iclzoo\.gated"):
         check_model("broken")
 

@@ -1,4 +1,4 @@
-"""The command line: `iclzoo list | show | heatmap | train | verify | identify | inspect | reproduce | demo`."""
+"""The command line: `iclzoo list | show | heatmap | train | verify | identify | inspect | reproduce | new | demo`."""
 
 import os
 import shlex
@@ -305,6 +305,22 @@ def reproduce(
         page = pages.write_page(output, list_results(), reproduction)
         show(pages.findings_table(pages.record(reproduction)), f"{one.id}: {reproduction.verdict}\n")
         say(f"wrote {page} and {pages.picture_path(output, one.id)}")
+
+
+@app.command()
+def new(
+    kind: Annotated[str, typer.Argument(help="model, task, algorithm or instrument")],
+    name: Annotated[str, typer.Argument(help="the name to register it under, as in my_model")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="the file to write; NAME.py unless given", callback=at_home)
+    ] = None,
+) -> None:
+    """Write a file that adds a model, a task, an algorithm or an instrument of your own, to begin with."""
+    from . import new as templates
+    from .zoo.checks import one_of
+
+    path = templates.write(one_of("KIND", kind, templates.kinds()), name, output)
+    say(f"wrote {path}; check it with: python {shlex.quote(str(path))}")
 
 
 @app.command()
