@@ -37,7 +37,7 @@ import typer
 from rich.progress import Progress
 
 from iclzoo.inspect import report
-from iclzoo.inspect.report import Content, Section
+from iclzoo.inspect.instrument import Content, Instrument
 from iclzoo.inspect.subject import Subject
 from iclzoo.train import run, run_folder
 from iclzoo.train.optimiser import Adam
@@ -264,7 +264,7 @@ class Reporter(Victim):
     def act(self, child: Child) -> None:
         child.marked(report, "write_report", "a report")
         sections = [
-            Section("numbers", "Numbers", "Some of them.", lambda subject: Content(numbers={"a": [1.0] * 2000}))
+            Instrument("numbers", "Numbers", "Some of them.", lambda subject: Content(numbers={"a": [1.0] * 2000}))
         ]
         for _ in range(20):
             report.write_report(Subject("lsa-fast"), self.folder, sections)

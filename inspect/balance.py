@@ -11,16 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..zoo.attention import (
-    FactoredSelfAttention,
-    LinearSelfAttention,
-    MergedLinearSelfAttention,
-    ReLUSelfAttention,
-    SelfAttention,
-)
 from ..zoo.errors import ZooError
 from ..zoo.gate import gated
-from ..zoo.token_model import ConcatenatingModel
 from .stored_steps import Training, stored_models
 from .weights import attention_layers
 
@@ -81,28 +73,14 @@ def balance_path(training: Training) -> BalancePath:
 
 def _squares(model: Any) -> dict[tuple[str, str, int], tuple[float, float]]:
     """The two squared norms of each law, layer and head."""
-    single = isinstance(model, ConcatenatingModel) and len(model.stack) == 1
+    joint = getattr(model, "joint", None)
+    x, y = joint if joint is not None and len(model.stack) == 1 else (None, None)
     return {
         (f"{_name(left)}² − {_name(right)}²", path, head): (_square(first[head]), _square(second[head]))
         for path, layer in attention_layers(model).items()
-        for (left, first), (right, second) in _pairs(layer, model.input_dim if single else None)
+        for (left, first), (right, second) in layer.conserved_pairs(x, y)
         for head in range(layer.num_heads)
     }
-
-
-def _pairs(layer: SelfAttention, input_dim: int | None) -> list[tuple[tuple[str, Array], tuple[str, Array]]]:
-    if isinstance(layer, MergedLinearSelfAttention):
-        pairs = [(("W_PV", layer.W_PV), ("W_KQ", layer.W_KQ))]
-        if input_dim is not None:
-            x, y = slice(input_dim), slice(input_dim, None)
-            pairs.append((("u", layer.W_PV[:, y, y]), ("U", layer.W_KQ[:, x, x])))
-        return pairs
-    if not isinstance(layer, FactoredSelfAttention):
-        raise ZooError(f"no law is known that gradient flow keeps in {type(layer).__name__}: it has no pair of factors")
-    pairs = [(("W_K", layer.W_K), ("W_Q", layer.W_Q)), (("W_P", layer.W_P), ("W_V", layer.W_V))]
-    if isinstance(layer, LinearSelfAttention | ReLUSelfAttention):  # f(c·s) = c·f(s)
-        pairs.append((("W_P", layer.W_P), ("W_K", layer.W_K)))
-    return pairs
 
 
 def _name(symbol: str) -> str:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from ..train.baselines import fitted_baseline
 from ..train.step_size import fitted_step_size
 from ..zoo.algorithms.gradient_descent import GradientDescent
-from ..zoo.errors import ZooError
+from ..zoo.errors import NotApplicable
 from ..zoo.gate import gated
 from ..zoo.mlp import MLPEmbedding
 from ..zoo.models.mlp_gradient_descent import MLPGradientDescent
@@ -148,7 +148,7 @@ def _kernel(learner: Learner, prompts: Prompt, predictions: Predictions) -> Kern
     """With W₀ given, ŷ − W₀ m(x_query) is one step from zero on the labels that W₀ leaves, and η has a closed form."""
     found = _embedding(learner)
     if found is None:
-        raise ZooError(
+        raise NotApplicable(
             f"{KERNEL} needs the features of the learner, and {type(learner).__name__} has none that are known"
         )
     embedding, W_0 = found

@@ -11,10 +11,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..train.losses import over_tasks, squared_error
 from ..train.tasks import Task
-from ..zoo.errors import ZooError
+from ..zoo.errors import NotApplicable
 from ..zoo.gate import gated
-from ..zoo.interleaving import InterleavingModel
 from ..zoo.prompt import Prompt
+from ..zoo.token_model import TokenModel
 from .alignment import Mean
 from .means import finite_mean
 from .stored_steps import Training, stored_models
@@ -112,33 +112,33 @@ def copying_path(training: Training, task: Task, *, num_tasks: int = NUM_TASKS, 
     )
 
 
-def _checked(model: Any) -> InterleavingModel:
-    if not isinstance(model, InterleavingModel):
-        raise ZooError(f"{type(model).__name__} has x and y in one token, so there is nothing to copy")
+def _checked(model: Any) -> TokenModel:
+    if not isinstance(model, TokenModel):
+        raise NotApplicable(f"{type(model).__name__} has no tokens, so there is nothing to copy between them")
+    if model.example_tokens != ("x", "y"):
+        raise NotApplicable(f"{type(model).__name__} has x and y in one token, so there is nothing to copy")
     return model
 
 
-def _first_layer(model: InterleavingModel, tokens: Array) -> Array:
+def _first_layer(model: TokenModel, tokens: Array) -> Array:
     return model.advance(tokens, model.stack[0](tokens, model.context(tokens)))
 
 
-def _jacobian(model: InterleavingModel, prompt: Prompt) -> Float[Array, "num_tokens embed_dim num_tokens embed_dim"]:
+def _jacobian(model: TokenModel, prompt: Prompt) -> Float[Array, "num_tokens embed_dim num_tokens embed_dim"]:
     return jax.jacrev(lambda tokens: _first_layer(model, tokens))(model.embed(prompt))
 
 
-def _token_map(model: InterleavingModel, prompt: Prompt, target: Array) -> Float[Array, "num_tokens num_tokens"]:
+def _token_map(model: TokenModel, prompt: Prompt, target: Array) -> Float[Array, "num_tokens num_tokens"]:
     return jnp.sqrt((_jacobian(model, prompt) ** 2).sum(axis=(1, 3)))
 
 
-def _map_and_error(model: InterleavingModel, prompt: Prompt, target: Array) -> tuple[Array, Array]:
+def _map_and_error(model: TokenModel, prompt: Prompt, target: Array) -> tuple[Array, Array]:
     return _token_map(model, prompt, target), squared_error(model, prompt, target)
 
 
-def _summed_gradients(
-    model: InterleavingModel, prompt: Prompt, target: Array
-) -> Float[Array, "num_tokens num_tokens width"]:
-    width = max(model.input_dim, model.output_dim)
-    return _jacobian(model, prompt).sum(axis=1)[..., :width]
+def _summed_gradients(model: TokenModel, prompt: Prompt, target: Array) -> Float[Array, "num_tokens num_tokens width"]:
+    values = slice(model.subspaces["y"].stop)
+    return _jacobian(model, prompt).sum(axis=1)[..., values]
 
 
 def _summary(maps: Float[np.ndarray, "num_tasks num_tokens num_tokens"]) -> DerivativeNorms:

@@ -11,10 +11,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..train.losses import over_tasks
 from ..train.tasks import Task
-from ..zoo.errors import ZooError
+from ..zoo.errors import NotApplicable
 from ..zoo.gate import gated
 from ..zoo.prompt import Prompt
-from ..zoo.token_model import ConcatenatingModel
+from ..zoo.token_model import TokenModel
 from ..zoo.trace import trace
 from .alignment import Mean
 from .weights import Products, attention_layers, product_distance, products, read_step
@@ -84,8 +84,10 @@ def fitted_steps(model: Any, task: Task, *, num_tasks: int = 2_000, key: PRNGKey
 
     **Raises** `ZooError` if the tokens of the model are not (x, y).
     """
-    if not isinstance(model, ConcatenatingModel):
-        raise ZooError(f"steps of GD++ are fitted to models over (x, y) tokens, and {type(model).__name__} is none")
+    if not isinstance(model, TokenModel) or model.joint is None:
+        raise NotApplicable(
+            f"steps of GD++ are fitted to models over (x, y) tokens, and {type(model).__name__} is none"
+        )
     with jax.default_matmul_precision("highest"):
         measured = over_tasks(_measure, model, task, num_tasks=num_tasks, key=key, chunk=CHUNK)
     sums, sigma, eigenvalues, mapped = measured
@@ -117,7 +119,7 @@ def fitted_steps(model: Any, task: Task, *, num_tasks: int = 2_000, key: PRNGKey
     )
 
 
-def _measure(model: ConcatenatingModel, prompt: Prompt, _: Array) -> tuple[Array, Array, Array, Array]:
+def _measure(model: TokenModel, prompt: Prompt, _: Array) -> tuple[Array, Array, Array, Array]:
     """Of each layer: the sums the two slopes are made of, and the spectrum of H before and after it."""
     residual, d = trace(model, prompt).residual, model.input_dim
     sums, eigenvalues, mapped, sigmas = [], [], [], []
@@ -147,7 +149,7 @@ def _slope(sums: Float[np.ndarray, "num_tasks 3"]) -> tuple[Mean, float | None]:
     return Mean(float(slope), error), float(max(1 - slope * product / total, 0.0)) if total > 0 else None
 
 
-def _readings(model: ConcatenatingModel) -> tuple[list[str], dict[str, Reading]]:
+def _readings(model: TokenModel) -> tuple[list[str], dict[str, Reading]]:
     """The name of every layer in the order of application, and the reading of those that are linear."""
     names = {id(layer): name for name, layer in attention_layers(model).items()}
     applied = [names.get(id(layer), f"layer {k + 1}") for k, layer in enumerate(model.stack)]

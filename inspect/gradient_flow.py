@@ -11,13 +11,13 @@ from jax.experimental.ode import odeint
 from jaxtyping import PRNGKeyArray
 
 from ..train.step_size import optimal_preconditioner
-from ..train.tasks import LinearRegression, Task
-from ..zoo.errors import ZooError
+from ..train.tasks import Task
+from ..zoo.errors import NotApplicable, ZooError
 from ..zoo.frozen import trainable
 from ..zoo.gate import gated
 from ..zoo.models.merged_lsa import MergedLSA
 from ..zoo.token_model import ConcatenatingModel
-from .population_loss import check_one_layer, check_task, exact_half_mse, in_float64, one_layer
+from .population_loss import check_one_layer, exact_half_mse, exact_moments, in_float64, one_layer
 
 TOLERANCE = 1e-10  # of the integration, relative and absolute
 
@@ -53,7 +53,7 @@ def _integrate(parameters, rest, task, times):
 
 
 @gated
-def balanced_start(task: LinearRegression, *, scale: float, key: PRNGKeyArray) -> MergedLSA:
+def balanced_start(task: Task, *, scale: float, key: PRNGKeyArray) -> MergedLSA:
     """The small balanced start of Zhang et al. 2024, from which gradient flow reaches a known global minimum.
 
         u = σ,  U = σ ΘΘᵀ,  ‖ΘΘᵀ‖_F = 1,  all else 0,   where W_PV[y, y] = −u/√N and W_KQ[x, x] = U/√N
@@ -63,9 +63,9 @@ def balanced_start(task: LinearRegression, *, scale: float, key: PRNGKeyArray) -
 
     **Raises** `ZooError` if σ²‖Γ‖_op √d < 2 does not hold, or the task has several outputs. Theorem 4.1.
     """
-    check_task(task)
+    exact_moments(task)
     if task.output_dim != 1:
-        raise ZooError(f"the balanced start is known for one output, this task has {task.output_dim}")
+        raise NotApplicable(f"the balanced start is known for one output, this task has {task.output_dim}")
     N, d = task.num_examples, task.input_dim
     with jax.enable_x64(True):
         inverse = np.asarray(optimal_preconditioner(in_float64(task)).preconditioner)

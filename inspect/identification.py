@@ -17,7 +17,7 @@ from ..zoo.arguments import PATH
 from ..zoo.checkpoint import load, read_card
 from ..zoo.config import from_config
 from ..zoo.determinism import fixed_settings, key_of, typed
-from ..zoo.errors import UnknownNameError, ZooError
+from ..zoo.errors import NotApplicable, UnknownNameError, ZooError
 from ..zoo.gate import gate, gated
 from ..zoo.prompt import Learner, Prompt
 from .agreement import CHUNK, Agreement, Comparison, compare, draw, mean_share, outputs
@@ -184,7 +184,7 @@ def _fits(
         except ZooError as error:
             skipped[name] = str(error)
     if not fits:
-        raise ZooError(f"no candidate applies to this learner: {'; '.join(skipped.values()) or 'none was named'}")
+        raise NotApplicable(f"no candidate applies to this learner: {'; '.join(skipped.values()) or 'none was named'}")
     return fits, skipped
 
 

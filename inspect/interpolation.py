@@ -18,13 +18,13 @@ from scipy.optimize import linear_sum_assignment
 from ..train.losses import over_tasks, squared_error
 from ..train.tasks import Task
 from ..zoo.arguments import PRODUCTS
-from ..zoo.attention import FactoredSelfAttention, MergedLinearSelfAttention, SelfAttention
-from ..zoo.errors import ZooError
+from ..zoo.attention import SelfAttention
+from ..zoo.errors import NotApplicable
 from ..zoo.factory import hyperparameters
 from ..zoo.gate import gate, gated
 from .alignment import Mean
 from .means import finite_mean, half_mse_of
-from .weights import Products, fix_gauge, gauge_fixed, products, read_step
+from .weights import Products, attention_layers, fix_gauge, gauge_fixed, products, read_step
 
 POINTS = np.arange(-4, 25) / 20  # −0.2 … 1.2
 # What two models may differ in and still have the same weights to interpolate: how they were drawn, and the inner size of a product.
@@ -93,9 +93,7 @@ def interpolation(
 def with_products(model: Any, layers: Sequence[Products]) -> Any:
     """The same model with these products in its attention layers.
 
-    In factored layers W_Q holds W_KQ and W_V holds W_PV, beside W_K = W_P = I: their parameters are then the products.
-
-    **Raises** `ZooError` for a layer with neither products nor factors as parameters.
+    **Raises** `NotApplicable` for a layer that cannot take other products.
     """
     remaining = iter(layers)
 
@@ -103,14 +101,7 @@ def with_products(model: Any, layers: Sequence[Products]) -> Any:
         if not isinstance(node, SelfAttention):
             return node
         layer = next(remaining)
-        if isinstance(node, MergedLinearSelfAttention):
-            new = jnp.asarray(layer.W_KQ, node.W_KQ.dtype), jnp.asarray(layer.W_PV, node.W_PV.dtype)
-            return eqx.tree_at(lambda a: (a.W_KQ, a.W_PV), node, new)
-        if not isinstance(node, FactoredSelfAttention):
-            raise ZooError(f"{type(node).__name__} cannot take other products: its parameters are blocks of them alone")
-        W_Q, W_V = jnp.asarray(layer.W_KQ, node.W_Q.dtype), jnp.asarray(layer.W_PV, node.W_V.dtype)
-        identity = jnp.broadcast_to(jnp.eye(node.embed_dim, dtype=W_Q.dtype), W_Q.shape)
-        return eqx.tree_at(lambda a: (a.W_K, a.W_Q, a.W_V, a.W_P), node, (identity, W_Q, W_V, identity))
+        return node.with_products(jnp.asarray(layer.W_KQ), jnp.asarray(layer.W_PV))
 
     return jax.tree.map(write, model, is_leaf=lambda node: isinstance(node, SelfAttention))
 
@@ -193,13 +184,13 @@ def _curve(errors: Float[np.ndarray, "num_tasks num_points"], at_zero: int) -> C
 
 def _check_family(start: Any, end: Any) -> None:
     if type(start) is not type(end):
-        raise ZooError(
+        raise NotApplicable(
             f"interpolation needs two models of one class, got {type(start).__name__} and {type(end).__name__}"
         )
     here, there = hyperparameters(start), hyperparameters(end)
     for name in here:
         if name not in _FREE and here[name] != there[name]:
-            raise ZooError(
+            raise NotApplicable(
                 f"interpolation needs models that differ in weights alone; {name} is {here[name]} and {there[name]}"
             )
 
@@ -215,5 +206,4 @@ def _shapes(model: Any) -> list[tuple[int, ...]]:
 
 
 def _has_no_factors(model: Any) -> bool:
-    leaves = jax.tree.leaves(model, is_leaf=lambda node: isinstance(node, SelfAttention))
-    return any(isinstance(node, MergedLinearSelfAttention) for node in leaves)
+    return any(layer.products_are_parameters for layer in attention_layers(model).values())

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..train.baselines import best_baseline
 from ..train.tasks import Task
 from ..zoo.algorithms.gradient_descent import GradientDescent
-from ..zoo.errors import ZooError
+from ..zoo.errors import NotApplicable
 from ..zoo.gate import gated
 from ..zoo.prompt import Learner, Prompt
 from .alignment import sensitivity
@@ -50,11 +50,9 @@ def landscapes(
     """
     for setting, needed in (("input_dim", 2), ("output_dim", 1)):
         if (given := getattr(task, setting)) != needed:
-            raise ZooError(f"a landscape needs {setting} {needed}, but the task has {given}")
+            raise NotApplicable(f"a landscape needs {setting} {needed}, but the task has {given}")
     if step_size is None:
-        descent = best_baseline("gd-1", task)
-        assert isinstance(descent, GradientDescent)
-        step_size = float(descent.step_size)
+        step_size = float(best_baseline("gd-1", task).step_size)
     prompts, _ = task.sample_batch(key, num_tasks)
     points = [
         np.asarray(p, np.float64) for p in _points(learner, GradientDescent(step_size), prompts)

@@ -11,9 +11,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..train.losses import over_tasks
 from ..train.tasks import Task
 from ..zoo.determinism import split
-from ..zoo.errors import ZooError
+from ..zoo.errors import NotApplicable
 from ..zoo.gate import gated
-from ..zoo.interleaving import InterleavingModel
 from ..zoo.prompt import Prompt
 from ..zoo.token_model import TokenModel
 from ..zoo.trace import trace
@@ -90,16 +89,14 @@ def mean_patterns(model: Any, task: Task, *, num_tasks: int = 2_000, key: PRNGKe
 @gated
 def token_names(model: TokenModel, num_examples: int) -> tuple[str, ...]:
     """A name for every token of a prompt, the query last: 1 … N, or x₁, y₁, … where inputs and labels have tokens of their own."""
-    if isinstance(model, InterleavingModel):
-        names = tuple(f"{kind}{i + 1}" for i in range(num_examples) for kind in "xy")
-    else:
-        names = tuple(str(i + 1) for i in range(num_examples))
-    return (*names, "query")
+    own = model.example_tokens
+    kinds = own if len(own) > 1 else ("",)
+    return (*(f"{kind}{i + 1}" for i in range(num_examples) for kind in kinds), "query")
 
 
 def _check(model: Any) -> None:
     if not isinstance(model, TokenModel):
-        raise ZooError(f"{type(model).__name__} has no layers over tokens, so it has no attention patterns")
+        raise NotApplicable(f"{type(model).__name__} has no layers over tokens, so it has no attention patterns")
 
 
 @eqx.filter_jit

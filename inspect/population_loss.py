@@ -18,17 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..train.inputs import Inputs, Matrix, Number
-from ..train.tasks import LinearRegression, Task
-from ..train.teachers import GaussianTeacher
+from ..train.tasks import Task
 from ..zoo.arguments import several
-from ..zoo.attention import LinearSelfAttention, MergedLinearSelfAttention, Product, SelfAttention
-from ..zoo.errors import ZooError
+from ..zoo.attention import Product
+from ..zoo.checked import Number
+from ..zoo.errors import NotApplicable, ZooError
 from ..zoo.frozen import Frozen
 from ..zoo.gate import COUNT, gate, gated
-from ..zoo.models.deep_lsa import DeepLSA
-from ..zoo.models.recurrent_lsa import RecurrentLSA
-from ..zoo.token_model import ConcatenatingModel, TokenModel
+from ..zoo.moments import Matrix, Moments
+from ..zoo.token_model import ConcatenatingModel
+from .weights import attention_layers
 
 Scalar = Float[Array, ""]
 Form = Float[Array, "embed_dim embed_dim"]
@@ -63,11 +62,8 @@ def population_loss(model: Any, task: Task) -> float:
 def population_loss_by_length(model: Any, task: Task, num_examples: Sequence[int]) -> Float[np.ndarray, " num_lengths"]:
     """`population_loss` on prompts of each of these lengths, in one program. **Raises** `ZooError` like `population_loss`."""
     check_one_layer(model, task)
-    assert isinstance(task, LinearRegression)
-    if min(num_examples) < task.num_distractors:
-        raise ZooError(
-            f"num_examples must be lengths of at least num_distractors = {task.num_distractors}, got {num_examples}"
-        )
+    if min(num_examples) < (least := task.moments().num_distractors):
+        raise ZooError(f"num_examples must be lengths of at least num_distractors = {least}, got {num_examples}")
     with jax.enable_x64(True):
         model, settings, lengths = in_float64((model, task, np.array(num_examples)))
         return np.asarray(_by_length(model, settings, lengths))
@@ -84,9 +80,9 @@ def population_loss_gradient(model: Any, task: Task) -> ProductGradient:
 @gated
 def one_layer(model: ConcatenatingModel) -> tuple[Product, Product, QueryStart]:
     """W_KQ, W_PV and W₀ of a model of one linear attention layer, so that JAX can differentiate by its parameters."""
-    (layer,) = model.stack
-    assert isinstance(layer, SelfAttention)
-    damping = model.damping if isinstance(model, RecurrentLSA) else 1.0
+    (layer,), damping = attention_layers(model).values(), model.update_scale
+    if damping is None:
+        raise NotApplicable(f"{type(model).__name__} does more to its tokens than to add an update")
     W_0 = model.W_0.value if isinstance(model.W_0, Frozen) else model.W_0
     if W_0 is None:
         W_0 = jnp.zeros((model.output_dim, model.input_dim), layer.W_KQ.dtype)
@@ -95,7 +91,7 @@ def one_layer(model: ConcatenatingModel) -> tuple[Product, Product, QueryStart]:
 
 @gate(num_examples=None)
 def exact_half_mse(
-    W_KQ: Product, W_PV: Product, W_0: QueryStart, task: LinearRegression, num_examples: Number | None = None
+    W_KQ: Product, W_PV: Product, W_0: QueryStart, task: Task, num_examples: Number | None = None
 ) -> Scalar:
     """`population_loss` as a function JAX can differentiate: of the products, W₀ and the settings of a task.
 
@@ -107,20 +103,20 @@ def exact_half_mse(
 
     The loss is ½ Σ_oc E[Z_oc Z̃_oc] with Z̃ = ZΛ, and E[q q̃] = E[q]E[q̃] + Σᵢ Cov(qᵢ, q̃ᵢ) + Σ_{i≠j} Cov(qᵢ, q̃ⱼ).
     """
-    check_task(task)
-    d, teacher, covariance = task.input_dim, task.teacher, task.inputs.covariance(task.input_dim)
-    assert isinstance(teacher, GaussianTeacher)
-    mean = jnp.broadcast_to(jnp.asarray(teacher.mean, covariance.dtype), W_0.shape)
+    moments = exact_moments(task)
+    d, covariance, scale = moments.input_dim, moments.covariance, moments.teacher_scale
+    mean = jnp.broadcast_to(jnp.asarray(moments.teacher_mean, covariance.dtype), W_0.shape)
     met = W_KQ[:, :, :d] - jnp.einsum("hak,kc->hac", W_KQ[:, :, d:], W_0)  # A_h
     forms = jnp.einsum("hoa,hbc->ocab", W_PV[:, d:], met)
     forms = (forms + forms.mT) / 2
     shift = jnp.eye(W_KQ.shape[-1], dtype=covariance.dtype).at[d:, :d].set(mean)
-    followers = (task.num_examples if num_examples is None else num_examples) - task.num_distractors
-    kinds = [(followers, shift.T @ forms @ shift, _Labels(covariance, task.inputs, teacher.scale, task.noise_std))]
-    if task.num_distractors:
-        kinds.append((task.num_distractors, forms, _Labels(covariance, task.inputs, 0.0, 1.0)))
+    followers = (moments.num_examples if num_examples is None else num_examples) - moments.num_distractors
+    of_labels = partial(_Labels, covariance, moments.fourth_moment)
+    kinds = [(followers, shift.T @ forms @ shift, of_labels(scale, moments.noise_std))]
+    if moments.num_distractors:
+        kinds.append((moments.num_distractors, forms, of_labels(0.0, 1.0)))
     expected = mean - W_0
-    squares = teacher.scale**2 * task.output_dim * jnp.trace(covariance)
+    squares = scale**2 * moments.output_dim * jnp.trace(covariance)
     for num, M, labels in kinds:
         M_tilde = jnp.einsum("ce,oeab->ocab", covariance, M)
         over_entries = partial(_over_entries, M, M_tilde)
@@ -135,7 +131,7 @@ class _Labels(NamedTuple):
     """Moments of q = eᵀMe for examples e = (x, αVx + ε), V of independent N(0, 1) entries, ε ~ N(0, σ²I); M = [[C, B], [Bᵀ, K]]."""
 
     Lambda: Matrix
-    inputs: Inputs
+    fourth_moment: Callable[[Matrix], Matrix]
     scale: Number  # α
     noise_std: Number  # σ
 
@@ -158,10 +154,10 @@ class _Labels(NamedTuple):
         """
         (C, B, K), (C_t, B_t, K_t) = self._blocks(M), self._blocks(M_tilde)
         a2, s2, Lambda, trace = self.scale**2, self.noise_std**2, self.Lambda, jnp.trace(self.Lambda)
-        M_1 = self.inputs.fourth_moment(jnp.eye(len(Lambda), dtype=Lambda.dtype))
+        M_1 = self.fourth_moment(jnp.eye(len(Lambda), dtype=Lambda.dtype))
         tau, tau_t, both_K = jnp.trace(K), jnp.trace(K_t), (K * K_t).sum()
         kappa = tau * tau_t + 2 * both_K
-        clean = (C_t * self.inputs.fourth_moment(C)).sum() + 4 * a2 * (B_t * (M_1 @ B)).sum()
+        clean = (C_t * self.fourth_moment(C)).sum() + 4 * a2 * (B_t * (M_1 @ B)).sum()
         clean += a2 * (tau * (C_t * M_1).sum() + tau_t * (C * M_1).sum()) + a2**2 * kappa * jnp.trace(M_1)
         noisy = tau_t * (C * Lambda).sum() + tau * (C_t * Lambda).sum() + 2 * a2 * tau * tau_t * trace
         noisy += 4 * ((B_t * (Lambda @ B)).sum() + a2 * both_K * trace)
@@ -178,17 +174,17 @@ def _over_entries(M: Forms, M_tilde: Forms, bilinear: Callable[[Form, Form], Sca
 
 
 @eqx.filter_jit
-def _population_loss(model: ConcatenatingModel, task: LinearRegression) -> Scalar:
+def _population_loss(model: ConcatenatingModel, task: Task) -> Scalar:
     return exact_half_mse(*one_layer(model), task)
 
 
 @eqx.filter_jit
-def _by_length(model: ConcatenatingModel, task: LinearRegression, num_examples: Float[Array, " num_lengths"]) -> Array:
+def _by_length(model: ConcatenatingModel, task: Task, num_examples: Float[Array, " num_lengths"]) -> Array:
     return jax.vmap(lambda N: exact_half_mse(*one_layer(model), task, N))(num_examples)
 
 
 @eqx.filter_jit
-def _gradient(model: ConcatenatingModel, task: LinearRegression) -> tuple[Product, Product]:
+def _gradient(model: ConcatenatingModel, task: Task) -> tuple[Product, Product]:
     return jax.grad(exact_half_mse, argnums=(0, 1))(*one_layer(model), task)
 
 
@@ -199,42 +195,38 @@ def in_float64(settings: Any) -> Any:
 
 @gated
 def check_one_layer(model: Any, task: Task) -> None:
-    """`ZooError` where `population_loss` does not apply, saying why."""
-    check_task(task)
+    """`NotApplicable` where `population_loss` does not apply, saying why."""
+    exact_moments(task)
     if (reason := _why_not_bilinear(model)) is not None:
-        raise ZooError(f"the exact loss is that of one linear attention layer over (x, y) tokens, but {reason}")
+        raise NotApplicable(f"the exact loss is that of one linear attention layer over (x, y) tokens, but {reason}")
 
 
 @gated
-def check_task(task: Task) -> None:
-    """`ZooError` where the moments of a task do not decide the loss of a linear attention layer, saying why."""
-    if not isinstance(task, LinearRegression):
-        reason = f"this is {type(task).__name__}"
-    elif not isinstance(task.teacher, GaussianTeacher):
-        reason = f"the teacher is {type(task.teacher).__name__}"
-    elif not task.inputs.independent:
-        reason = f"{type(task.inputs).__name__} inputs of a prompt depend on each other"
-    else:
-        return
-    raise ZooError(
+def exact_moments(task: Task) -> Moments:
+    """The moments of a task, where they decide the loss of a linear attention layer. **Raises** `NotApplicable`, saying why, if not."""
+    try:
+        moments = task.moments()
+        if moments.independent_inputs:
+            return moments
+        reason = "the inputs of a prompt depend on each other"
+    except NotApplicable as error:
+        reason = str(error)
+    raise NotApplicable(
         f"exact theory needs linear regression, a Gaussian teacher and independent inputs, but {reason}; measure the loss instead"
-    )
+    ) from None
 
 
 def _why_not_bilinear(model: Any) -> str | None:
     """Why a model is no single layer of linear attention over (x, y) tokens; `None` if it is."""
     name = type(model).__name__
-    if not isinstance(model, ConcatenatingModel):
+    if not isinstance(model, ConcatenatingModel) or model.joint is None:
         return f"{name} does not read (x, y) tokens"
     if len(model.stack) != 1:
         return f"{name} applies {len(model.stack)} layers"
-    if not isinstance(model.stack[0], LinearSelfAttention | MergedLinearSelfAttention):
+    if not getattr(model.stack[0], "is_linear", False):
         return f"its layer is {type(model.stack[0]).__name__}"
     if model.query_in_context:
         return "the query is among its keys and values"
-    if isinstance(model, DeepLSA) and model.clip is not None:
-        return f"its tokens are clipped to ±{model.clip}"
-    known = {TokenModel.advance, DeepLSA.advance, RecurrentLSA.advance}
-    if type(model).advance not in known or type(model).embed is not ConcatenatingModel.embed:
-        return f"{name} treats its tokens in a way of its own"
+    if model.update_scale is None:
+        return f"{name} does more to its tokens than to add an update, as where it clips them"
     return None

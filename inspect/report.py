@@ -6,7 +6,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,13 @@ from typing import Any
 import jax
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from matplotlib.figure import Figure
 from rich.table import Table
 
-from ..zoo.errors import ExistsError, ZooError
+from ..zoo.errors import ExistsError, NotApplicable, ZooError
 from ..zoo.files import finished_name, located, write_atomically
 from ..zoo.folders import FolderKind
 from ..zoo.text import one_line
+from .instrument import Content, Instrument
 from .style import drawn
 from .subject import Subject
 
@@ -34,30 +34,10 @@ class SectionError(ZooError):
     """Sections of a report that failed. The page is written, and says which."""
 
 
-@dataclass(frozen=True)
-class Content:
-    """What an instrument shows of a subject."""
-
-    figure: Figure | None = None
-    alternative: str = ""  # the figure in words, for who cannot see it
-    numbers: Any = None  # a dataclass, or a container of them
-    tables: tuple[Table, ...] = ()
-
-
-@dataclass(frozen=True)
-class Section:
-    """One part of a report. `look` makes its content, and raises `ZooError` with the reason where it does not apply."""
-
-    slug: str
-    title: str
-    text: str  # what is shown, and how to read it
-    look: Callable[[Subject], Content]
-
-
 def write_report(
     subject: Subject,
     folder: Path,
-    sections: Sequence[Section],
+    sections: Sequence[Instrument],
     *,
     progress: Callable[[str], None] = lambda title: None,
 ) -> Path:
@@ -80,12 +60,12 @@ def write_report(
         progress(section.title)
         shown, files = {}, {}
         try:
-            shown, files = _rendered(section, section.look(subject))
-        except ZooError as reason:
+            shown, files = _rendered(section, section(subject))
+        except NotApplicable as reason:
             shown = {"reason": one_line(str(reason))}
         except Exception as error:  # whatever it is: the others are shown
             shown = {"failure": one_line(f"{type(error).__name__}: {error}")}
-            failed[section.slug] = error
+            failed[section.name] = error
         entries.append({"section": section, **shown})
         for name, data in files.items():
             write_atomically(folder / name, data)
@@ -150,21 +130,21 @@ def flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, "" if value is None else value
 
 
-def _rendered(section: Section, content: Content) -> tuple[dict[str, Any], dict[str, bytes]]:
+def _rendered(section: Instrument, content: Content) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What the page shows of a section, and the files it has beside the page."""
     shown: dict[str, Any] = {"tables": [_html_table(table) for table in content.tables]}
     files: dict[str, bytes] = {}
     if content.figure is not None:
         for suffix in ("png", "svg"):
-            files[f"figures/{section.slug}.{suffix}"] = drawn(content.figure, suffix, dpi=130)
-        image = base64.b64encode(files[f"figures/{section.slug}.png"]).decode()
-        shown |= {"image": f"data:image/png;base64,{image}", "alternative": content.alternative or section.text}
+            files[f"figures/{section.name}.{suffix}"] = drawn(content.figure, suffix, dpi=130)
+        image = base64.b64encode(files[f"figures/{section.name}.png"]).decode()
+        shown |= {"image": f"data:image/png;base64,{image}", "alternative": content.alternative or section.question}
     if content.numbers is not None:
         numbers = plain(content.numbers)
         text = io.StringIO()
         csv.writer(text).writerows([("quantity", "value"), *flattened(numbers)])
         for suffix, data in (("json", json.dumps(numbers, indent=1, allow_nan=False)), ("csv", text.getvalue())):
-            files[f"numbers/{section.slug}.{suffix}"] = data.encode()
+            files[f"numbers/{section.name}.{suffix}"] = data.encode()
     return shown | {"links": [*files]}, files
 
 

@@ -12,9 +12,8 @@ from jaxtyping import Array, PRNGKeyArray
 from ..train.baselines import best_baseline
 from ..train.losses import over_tasks
 from ..train.tasks import Task
-from ..zoo.algorithms.gradient_descent import GradientDescent
 from ..zoo.constructions.gd import gradient_descent_lsa
-from ..zoo.errors import ZooError
+from ..zoo.errors import NotApplicable
 from ..zoo.gate import gated
 from ..zoo.token_model import TokenModel
 from ..zoo.trace import trace
@@ -86,9 +85,7 @@ def rollouts(
     """
     check_one_layer(model)
     if step_size is None:
-        descent = best_baseline("gd-1", task)
-        assert isinstance(descent, GradientDescent)
-        step_size = float(descent.step_size)
+        step_size = float(best_baseline("gd-1", task).step_size)
     step = gradient_descent_lsa(
         [step_size], num_examples=task.num_examples, input_dim=task.input_dim, output_dim=task.output_dim
     )
@@ -113,7 +110,9 @@ def read_outs(model: Any, task: Task, *, num_tasks: int = 10_000, key: PRNGKeyAr
     **Raises** `ZooError` if `model` has no layers over tokens.
     """
     if not isinstance(model, TokenModel):
-        raise ZooError(f"{type(model).__name__} has no layers over tokens, so nothing can be read out between them")
+        raise NotApplicable(
+            f"{type(model).__name__} has no layers over tokens, so nothing can be read out between them"
+        )
     errors = over_tasks(_stage_errors, model, task, num_tasks=num_tasks, key=key)
     return ReadOuts(
         mean=half_mse_of(errors),
@@ -126,10 +125,10 @@ def read_outs(model: Any, task: Task, *, num_tasks: int = 10_000, key: PRNGKeyAr
 def check_one_layer(model: Any) -> None:
     """**Raises** `ZooError` unless `model` is one layer over tokens, applied once or several times."""
     if not isinstance(model, TokenModel):
-        raise ZooError(f"{type(model).__name__} has no layer over tokens that could be applied again")
+        raise NotApplicable(f"{type(model).__name__} has no layer over tokens that could be applied again")
     layers = {id(layer) for layer in model.stack}
     if len(layers) != 1:
-        raise ZooError(
+        raise NotApplicable(
             f"a roll-out applies one layer again and again, but {type(model).__name__} has {len(layers)} layers"
         )
 

@@ -13,8 +13,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..train.losses import over_tasks
 from ..train.tasks import Task
-from ..zoo.attention import Context, Queries, SoftmaxSelfAttention
-from ..zoo.errors import ZooError
+from ..zoo.attention import Context, Queries, SoftmaxLayer
+from ..zoo.errors import NotApplicable
 from ..zoo.gate import gated
 from ..zoo.token_model import TokenModel
 from ..zoo.trace import trace
@@ -53,7 +53,7 @@ class SoftmaxHeads:
     num_not_finite: int
 
 
-def softmax_parts(layer: SoftmaxSelfAttention, queries: Queries, context: Context) -> Parts:
+def softmax_parts(layer: SoftmaxLayer, queries: Queries, context: Context) -> Parts:
     """The three parts of a softmax layer's update, head by head.
 
         Σᵢ W_PV eᵢ softmax_i(c s) = W_PV ē + (c/n) Σᵢ W_PV eᵢ (sᵢ − s̄) + O(c²)
@@ -75,9 +75,9 @@ def softmax_heads(model: Any, task: Task, *, num_tasks: int = 10_000, key: PRNGK
     **Raises** `ZooError` if no layer of `model` is softmax attention on the tokens themselves.
     """
     stack = model.stack if isinstance(model, TokenModel) else ()
-    layers = {i: layer for i, layer in enumerate(stack) if isinstance(layer, SoftmaxSelfAttention)}
+    layers = {i: layer for i, layer in enumerate(stack) if isinstance(layer, SoftmaxLayer)}
     if not layers:
-        raise ZooError(
+        raise NotApplicable(
             f"{type(model).__name__} has no layer of softmax attention on its tokens, so no softmax heads to compare"
         )
     sizes = over_tasks(_sizes, (model, tuple(layers)), task, num_tasks=num_tasks, key=key)
@@ -91,27 +91,19 @@ def _sizes(model_and_places: tuple[TokenModel, tuple[int, ...]], prompt, _) -> t
     """For each softmax layer: the norms of each head's offset, and those of the three parts of all heads together."""
     model, places = model_and_places
     residual = trace(model, prompt).residual
-    read = slice(-model.output_dim, None) if _is_concatenated(model) else slice(None)
+    read = slice(None) if model.joint is None else model.joint[1]
     measured = []
     for place in places:
         layer, tokens = model.stack[place], residual[place]
-        assert isinstance(layer, SoftmaxSelfAttention)
-        parts = softmax_parts(layer, tokens[-1:], model.context(tokens))
+        parts = softmax_parts(layer, tokens[-1:], model.context(tokens))  # pyright: ignore[reportArgumentType]
         heads = jnp.linalg.norm(parts.offset[:, 0, read], axis=1)
         measured.append((heads, *(jnp.linalg.norm(part[:, 0, read].sum(axis=0)) for part in parts)))
     return tuple(measured)
 
 
-def _is_concatenated(model: TokenModel) -> bool:
-    """Whether the tokens are (x, y)."""
-    return len(model.token_labels) == model.input_dim + model.output_dim
-
-
-def _summary(
-    model: TokenModel, layer: SoftmaxSelfAttention, name: str, heads, offset, linear, remainder
-) -> SoftmaxHeads:
+def _summary(model: TokenModel, layer: SoftmaxLayer, name: str, heads, offset, linear, remainder) -> SoftmaxHeads:
     (read,) = products(layer)
-    d = model.input_dim if _is_concatenated(model) else None
+    d = None if model.joint is None else model.input_dim
     difference = read.W_KQ[0] - read.W_KQ[1] if read.num_heads == 2 else None
     diagonal_share = identity_share = step_size = None
     if difference is not None and np.isfinite(difference).all() and difference.any():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
-from ..zoo.errors import ZooError
+from ..zoo.errors import NotApplicable
 from .curves_plot import colours, say_if_empty
 from .heatmap import product_heatmap, symmetric_limit
 from .means import as_arrays
@@ -22,7 +22,7 @@ def head_difference(
     **Raises** `ZooError` unless the layer has two heads.
     """
     if heads.difference is None:
-        raise ZooError(f"{heads.layer} has {len(heads.W_KQ)} heads, and a difference needs two")
+        raise NotApplicable(f"{heads.layer} has {len(heads.W_KQ)} heads, and a difference needs two")
     share = "" if heads.diagonal_share is None else f": {100 * heads.diagonal_share:.3g} % diagonal"
     return product_heatmap(
         heads.difference,

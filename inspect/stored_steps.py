@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..zoo.checkpoint import checkpoint_folder, load, read_card
-from ..zoo.errors import ZooError
+from ..zoo.errors import NotApplicable
 from ..zoo.gate import gated
 
 Training = Mapping[int, Any] | str | Path
@@ -23,7 +23,7 @@ def stored_models(training: Training) -> dict[int, Any]:
         folder = checkpoint_folder(training)
         models = {step: load(folder, step=step) for step in read_card(folder).steps}
     if not models:
-        raise ZooError(
+        raise NotApplicable(
             "a path of training needs the model at one step or more, and none is stored; train with `keep` set"
         )
     return models

@@ -1,9 +1,9 @@
 """What a report is about: a checkpoint, and all that its sections need of it."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from jaxtyping import PRNGKeyArray
@@ -15,7 +15,7 @@ from ..zoo.card import Card
 from ..zoo.checkpoint import load, read_card
 from ..zoo.config import from_config
 from ..zoo.determinism import key_of
-from ..zoo.errors import ZooError
+from ..zoo.errors import NotApplicable
 from ..zoo.prompt import Learner
 from ..zoo.text import one_line
 from .figures import MEASURING_SEED
@@ -24,12 +24,28 @@ from .stored_steps import stored_models
 
 @dataclass(frozen=True)
 class Subject:
-    """A checkpoint by name or path. Its parts are read when they are first asked for; **raises** `ZooError` where there are none."""
+    """A checkpoint by name or path. Its parts are read when they are first asked for; **raises** `NotApplicable` where there are none."""
 
-    source: str | Path
+    source: Any  # a name, a path, or the models of a training by step
     num_tasks: int = 10_000
 
-    @property
+    @classmethod
+    def of(
+        cls,
+        model: Learner,
+        task: Task,
+        *,
+        name: str = "learner",
+        steps: Mapping[int, Any] | None = None,
+        baselines: Mapping[str, Learner] | None = None,
+        num_tasks: int = 10_000,
+    ) -> "Subject":
+        """A learner in memory on a task; `steps` are the model at points of its training, `baselines` what to compare it with."""
+        subject = cls(dict(steps or {}), num_tasks)
+        vars(subject).update(name=name, model=model, task=task, card=Card(), baselines=dict(baselines or {}))
+        return subject
+
+    @cached_property
     def name(self) -> str:
         """The name of its folder, whatever path leads there: `..` has one, too."""
         return one_line(os.path.basename(os.path.abspath(self.source))) or "checkpoint"
@@ -46,10 +62,10 @@ class Subject:
     def recipe(self) -> Recipe:
         recipe = from_config(dict(self.card.training))
         if not isinstance(recipe, Recipe):
-            raise ZooError("the card names no recipe, so neither the task nor the baselines are known")
+            raise NotApplicable("the card names no recipe, so neither the task nor the baselines are known")
         return recipe
 
-    @property
+    @cached_property
     def task(self) -> Task:
         return self.recipe.task
 

@@ -18,7 +18,7 @@ from ..train.tasks import LinearRegression, SineRegression, Target, Task
 from ..train.teachers import GaussianTeacher
 from ..zoo.arguments import NAME, Check, several
 from ..zoo.checks import Real, whole_number
-from ..zoo.errors import ZooError, unknown_name
+from ..zoo.errors import NotApplicable, unknown_name
 from ..zoo.gate import gated
 from ..zoo.prompt import Prompt
 
@@ -84,7 +84,7 @@ def teacher_scale(task: Task, values: Values) -> Sweep:
     """W ~ N(μ, α²)."""
     task = _linear(task, "teacher scale")
     if not isinstance(task.teacher, GaussianTeacher):
-        raise ZooError(f"a teacher scale needs a Gaussian teacher, got {type(task.teacher).__name__}")
+        raise NotApplicable(f"a teacher scale needs a Gaussian teacher, got {type(task.teacher).__name__}")
     training = float(task.teacher.scale)
     chosen = _numbers(
         values,
@@ -130,7 +130,9 @@ def num_examples(task: Task, values: Values) -> Sweep:
     """N: a prompt of fewer examples is the beginning of one of more."""
     task = _regression(task, "number of examples")
     if isinstance(task, LinearRegression) and task.num_distractors:
-        raise ZooError("the beginning of a prompt with distractors has another number of them: set num_distractors=0")
+        raise NotApplicable(
+            "the beginning of a prompt with distractors has another number of them: set num_distractors=0"
+        )
     N = task.num_examples
     chosen = _whole(
         values, [max(1, round(N * factor)) for factor in (0.2, 0.5, 1, 2, 3, 5)], at_least=1, at_most=MOST_EXAMPLES
@@ -149,7 +151,7 @@ SWEEPS: dict[str, Callable[[Task, Values], Sweep]] = {
 
 def _linear(task: Task, setting: str) -> LinearRegression:
     if not isinstance(task, LinearRegression):
-        raise ZooError(f"{type(task).__name__} has no {setting} to shift; LinearRegression has")
+        raise NotApplicable(f"{type(task).__name__} has no {setting} to shift; LinearRegression has")
     return task
 
 

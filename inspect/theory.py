@@ -8,14 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..train.inputs import Matrix
 from ..train.step_size import optimal_preconditioner, optimal_step_size
-from ..train.tasks import LinearRegression, Task
-from ..train.teachers import GaussianTeacher
+from ..train.tasks import Task
 from ..zoo.arguments import TASK, several
-from ..zoo.errors import ShapeError, ZooError
+from ..zoo.errors import NotApplicable, ShapeError, ZooError
 from ..zoo.gate import COUNT, gate, gated
-from .population_loss import check_task, in_float64, population_loss
+from ..zoo.moments import Matrix, Moments
+from .population_loss import exact_moments, in_float64, population_loss
 from .stored_steps import Training, stored_models
 
 
@@ -35,13 +34,14 @@ def least_losses(task: Task) -> LeastLosses:
 
     `train/step_size.py` has the formulas. **Raises** `ZooError` where there is no closed form.
     """
-    check_task(task)
+    exact_moments(task)
     with jax.enable_x64(True):
         task = in_float64(task)
-        assert isinstance(task, LinearRegression)
         step, preconditioned = optimal_step_size(task), optimal_preconditioner(task)
         return LeastLosses(
-            predicting_zero=float(np.trace(_teacher_moment(task) @ _covariance(task)) / 2),
+            predicting_zero=float(
+                np.trace(_teacher_moment(moments := task.moments()) @ np.asarray(moments.covariance)) / 2
+            ),
             gradient_step=step.half_mse,
             step_size=step.step_size,
             preconditioned_step=preconditioned.half_mse,
@@ -90,10 +90,10 @@ class PreconditionedRisk:
 
 @gate(training=TASK, test=TASK, num_examples=several(COUNT))
 def preconditioned_risk(
-    training: LinearRegression,
+    training: Task,
     *,
     num_examples: Sequence[int] | None = None,
-    test: LinearRegression | None = None,
+    test: Task | None = None,
     preconditioner: Matrix | np.ndarray | None = None,
 ) -> PreconditionedRisk:
     """The risk, on prompts of M examples each, of the best preconditioned step for prompts of N examples.
@@ -107,12 +107,11 @@ def preconditioned_risk(
 
     **Raises** `ZooError` where a task has no closed form, or test prompts hold distractors.
     """
-    check_task(training)
+    exact_moments(training)
     if test is None:
         test = training
-    check_task(test)
-    if test.num_distractors:
-        raise ZooError(
+    if exact_moments(test).num_distractors:
+        raise NotApplicable(
             "the risk at other lengths is that of prompts without distractors; set num_distractors=0 in test"
         )
     if (test.input_dim, test.output_dim) != (training.input_dim, training.output_dim):
@@ -120,17 +119,16 @@ def preconditioned_risk(
     N = training.num_examples
     lengths = sorted({N, *(2**k for k in range(13))}) if num_examples is None else list(num_examples)
     with jax.enable_x64(True):
-        test = in_float64(test)
-        assert test is not None
+        moments = in_float64(test).moments()
         best = optimal_preconditioner(in_float64(training)).preconditioner if preconditioner is None else preconditioner
         P = np.asarray(best, np.float64)
         if P.shape != (test.input_dim, test.input_dim) or not np.isfinite(P).all():
             raise ShapeError(
                 f"preconditioner must be finite numbers [input_dim, input_dim], {test.input_dim} each, got {P.shape}"
             )
-        Lambda, S = _covariance(test), _teacher_moment(test)
-        fourth = np.asarray(test.inputs.fourth_moment(jnp.asarray(S)))
-        noise = test.output_dim * float(test.noise_std) ** 2
+        Lambda, S = np.asarray(moments.covariance), _teacher_moment(moments)
+        fourth = np.asarray(moments.fourth_moment(jnp.asarray(S)))
+        noise = test.output_dim * float(moments.noise_std) ** 2
     missed = np.eye(test.input_dim) - P.T @ Lambda
     squared_bias = float(np.trace(Lambda @ missed @ S @ missed.T))
     V = fourth - Lambda @ S @ Lambda + noise * Lambda
@@ -145,13 +143,7 @@ def preconditioned_risk(
     )
 
 
-def _covariance(task: LinearRegression) -> np.ndarray:
-    return np.asarray(task.inputs.covariance(task.input_dim))
-
-
-def _teacher_moment(task: LinearRegression) -> np.ndarray:
+def _teacher_moment(moments: Moments) -> np.ndarray:
     """S = E[WᵀW] = n_y α² I + μᵀμ."""
-    assert isinstance(task.teacher, GaussianTeacher)
-    shape = (task.output_dim, task.input_dim)
-    mean = np.broadcast_to(np.asarray(task.teacher.mean, np.float64), shape)
-    return task.output_dim * float(task.teacher.scale) ** 2 * np.eye(task.input_dim) + mean.T @ mean
+    mean = np.broadcast_to(np.asarray(moments.teacher_mean, np.float64), (moments.output_dim, moments.input_dim))
+    return moments.output_dim * float(moments.teacher_scale) ** 2 * np.eye(moments.input_dim) + mean.T @ mean

@@ -10,7 +10,7 @@ from jaxtyping import Float, PRNGKeyArray
 from ..train.losses import over_tasks, squared_error
 from ..train.step_size import has_optimal_step_size, optimal_step_size
 from ..train.tasks import Task
-from ..zoo.errors import ZooError
+from ..zoo.errors import NotApplicable, ZooError
 from ..zoo.gate import gated
 from ..zoo.prompt import Learner
 from .alignment import Alignment, Mean, alignment
@@ -102,7 +102,9 @@ def block_shares(model: Any) -> tuple[BlockShares, ...]:
     """
     layers = [layer for layer in products(model) if layer.input_dim is not None]
     if not layers:
-        raise ZooError(f"{type(model).__name__} has no attention layer over (x, y) tokens, so no blocks of x and y")
+        raise NotApplicable(
+            f"{type(model).__name__} has no attention layer over (x, y) tokens, so no blocks of x and y"
+        )
     return tuple(
         BlockShares(
             layer=layer.name,

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ..zoo.arguments import PRODUCTS
-from ..zoo.attention import LinearSelfAttention, MergedLinearSelfAttention, SelfAttention
-from ..zoo.errors import ZooError
+from ..zoo.attention import SelfAttention
+from ..zoo.errors import NotApplicable, ZooError
 from ..zoo.gate import gate, gated
 
 PerHead = Float[np.ndarray, "num_heads embed_dim embed_dim"]
@@ -31,8 +31,9 @@ class Products:
     W_KQ: PerHead
     W_PV: PerHead
     is_linear: bool  # whether the head has a gauge at all
-    input_dim: int | None  # tokens are (x, y), with this many entries of x; None where tokens have no such order
+    input_dim: int | None  # tokens are (x, y), with this many entries of x; None where they are of another kind
     labels: tuple[str, ...]  # of the token's coordinates
+    x: tuple[int, int] | None = None  # the first entry of the input and the one after its last, where they are known
     scale: Float[np.ndarray, " num_heads"] | None = None
 
     @property
@@ -53,7 +54,7 @@ def attention_layers(model: Any) -> dict[str, SelfAttention]:
         if isinstance(node, SelfAttention)
     }
     if not layers:
-        raise ZooError(f"{type(model).__name__} has no attention layer, so it has no weight products")
+        raise NotApplicable(f"{type(model).__name__} has no attention layer, so it has no weight products")
     return layers
 
 
@@ -65,7 +66,9 @@ def products(model: Any) -> tuple[Products, ...]:
 
     Computed in the highest precision JAX offers. **Raises** `ZooError` if there is no attention layer.
     """
-    labels, input_dim = getattr(model, "token_labels", ()), getattr(model, "input_dim", None)
+    labels, joint = getattr(model, "token_labels", ()), getattr(model, "joint", None)
+    x = getattr(model, "subspaces", {}).get("x")
+    x = None if x is None else (x.start or 0, x.stop)
     result = []
     for name, layer in attention_layers(model).items():
         with jax.default_matmul_precision("highest"):
@@ -76,9 +79,10 @@ def products(model: Any) -> tuple[Products, ...]:
                 name=name,
                 W_KQ=W_KQ,
                 W_PV=W_PV,
-                is_linear=isinstance(layer, LinearSelfAttention | MergedLinearSelfAttention),
-                input_dim=input_dim if fits else None,
+                is_linear=layer.is_linear,
+                input_dim=joint[0].stop if fits and joint is not None else None,
                 labels=labels if fits else tuple(f"e{i + 1}" for i in range(layer.embed_dim)),
+                x=x if fits else None,
             )
         )
     return tuple(result)
@@ -97,14 +101,14 @@ def fix_gauge(layer: Products) -> Products:
     """
     if not layer.is_linear:
         return layer
-    scale = np.array([_gauge(K, V, layer.input_dim) for K, V in zip(layer.W_KQ, layer.W_PV, strict=True)])
+    scale = np.array([_gauge(K, V, slice(*(layer.x or (None,)))) for K, V in zip(layer.W_KQ, layer.W_PV, strict=True)])
     factor = scale[:, None, None]
     return replace(layer, W_KQ=layer.W_KQ / factor, W_PV=layer.W_PV * factor, scale=scale)
 
 
-def _gauge(W_KQ: np.ndarray, W_PV: np.ndarray, input_dim: int | None) -> float:
+def _gauge(W_KQ: np.ndarray, W_PV: np.ndarray, x: slice) -> float:
     """The c of `fix_gauge` for one head."""
-    block = W_KQ[:input_dim, :input_dim]
+    block = W_KQ[x, x]
     beta = np.diag(block).mean()
     norm_KQ, norm_PV = np.linalg.norm(W_KQ), np.linalg.norm(W_PV)
     if not (np.isfinite(norm_KQ) and np.isfinite(norm_PV)) or norm_KQ == 0:
@@ -163,7 +167,7 @@ def read_step(layer: Products) -> tuple[StepReading, ...]:
     **Raises** `ZooError` where tokens are not (x, y) or the layer is not linear.
     """
     if layer.input_dim is None or not layer.is_linear:
-        raise ZooError(
+        raise NotApplicable(
             f"layer {layer.name!r} is no linear attention over (x, y) tokens, so its weights spell no step of GD"
         )
     fixed, d = fix_gauge(layer), layer.input_dim

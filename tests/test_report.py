@@ -12,22 +12,21 @@ import jax.numpy as jnp
 import jax.random as jr
 import pytest
 
-from iclzoo.inspect import sections
 from iclzoo.inspect.balance import balance_path
+from iclzoo.inspect.instrument import MOST_HEADS, Content, Instrument, instruments
 from iclzoo.inspect.interpolation import interpolation
-from iclzoo.inspect.report import Content, Section, SectionError, flattened, plain, write_report
-from iclzoo.inspect.sections import SECTIONS
+from iclzoo.inspect.report import SectionError, flattened, plain, write_report
 from iclzoo.inspect.subject import Subject
 from iclzoo.train.tasks import LinearRegression
 from iclzoo.zoo.checkpoint import checkpoint_folder, load, save
-from iclzoo.zoo.errors import CheckpointError, ExistsError, ZooError
+from iclzoo.zoo.errors import CheckpointError, ExistsError, NotApplicable, ZooError
 from iclzoo.zoo.factory import create
 
 # The sections that take seconds, not a minute; tests of their own hold the others to account.
 QUICK = [
     s
-    for s in SECTIONS
-    if s.slug in {"figures", "weights", "structure", "theory", "weight-path", "landscapes", "copying"}
+    for s in instruments()
+    if s.name in {"figures", "weights", "structure", "theory", "weight-path", "landscapes", "copying"}
 ]
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -61,7 +60,7 @@ class Page(HTMLParser):
 
 def test_the_page_is_self_contained_and_every_figure_has_words(report):
     page = Page(report.read_text(encoding="utf-8"))
-    assert page.sections == [section.slug for section in QUICK] + ["card"]
+    assert page.sections == [section.name for section in QUICK] + ["card"]
     assert len(page.images) == 4
     for image in page.images:
         assert image["src"].startswith("data:image/png;base64,")
@@ -149,8 +148,8 @@ def test_a_damaged_checkpoint_has_no_report(file, tmp_path):
 
 
 def test_every_section_has_a_name_of_its_own():
-    assert len({section.slug for section in SECTIONS}) == len(SECTIONS)
-    assert all(callable(section.look) and section.text.endswith(".") for section in SECTIONS)
+    assert len({section.name for section in instruments()}) == len(instruments())
+    assert all(callable(section.measure) and section.question.endswith(".") for section in instruments())
 
 
 def raising(error):
@@ -162,10 +161,10 @@ def raising(error):
 
 def test_a_report_survives_its_sections_and_says_which_failed(tmp_path):
     sections = [
-        Section("assertion", "A", "A.", raising(AssertionError())),
-        Section("reason", "B", "B.", raising(ZooError("not \x1b[31m\nthis one"))),
-        Section("numbers", "C", "C.", lambda subject: Content(numbers={"x": {1, 2}})),
-        Section("last", "D", "D is here.", lambda subject: Content()),
+        Instrument("assertion", "A", "A.", raising(AssertionError())),
+        Instrument("reason", "B", "B.", raising(NotApplicable("not \x1b[31m\nthis one"))),
+        Instrument("numbers", "C", "C.", lambda subject: Content(numbers={"x": {1, 2}})),
+        Instrument("last", "D", "D is here.", lambda subject: Content()),
     ]
     with pytest.raises(SectionError, match=r"assertion \(AssertionError: \); numbers \(TypeError: .*set") as failure:
         write_report(Subject("lsa"), tmp_path / "new", sections)
@@ -176,7 +175,7 @@ def test_a_report_survives_its_sections_and_says_which_failed(tmp_path):
     assert "D is here." in text
 
 
-NOTHING = [Section("x", "X", "X.", lambda subject: Content())]
+NOTHING = [Instrument("x", "X", "X.", lambda subject: Content())]
 
 
 def test_a_report_overwrites_nothing_but_a_report(tmp_path):
@@ -187,7 +186,7 @@ def test_a_report_overwrites_nothing_but_a_report(tmp_path):
     (tmp_path / "file").write_text("mine")
     for name in ("site", "notes", "file"):
         with pytest.raises(ExistsError, match=name):
-            write_report(Subject("lsa"), tmp_path / name, [Section("x", "X", "X.", raising(SystemExit("measured")))])
+            write_report(Subject("lsa"), tmp_path / name, [Instrument("x", "X", "X.", raising(SystemExit("measured")))])
     assert (tmp_path / "site" / "index.html").read_text(encoding="utf-8") == "mine"
 
     (tmp_path / "empty").mkdir()
@@ -207,7 +206,7 @@ def test_a_report_overwrites_nothing_but_a_report(tmp_path):
 def test_a_report_that_was_cut_short_is_written_again(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         write_report(
-            Subject("lsa"), tmp_path / "report", [*NOTHING, Section("y", "Y", "Y.", raising(KeyboardInterrupt()))]
+            Subject("lsa"), tmp_path / "report", [*NOTHING, Instrument("y", "Y", "Y.", raising(KeyboardInterrupt()))]
         )
     assert "not finished" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
     assert "not finished" not in write_report(Subject("lsa"), tmp_path / "report", NOTHING).read_text(encoding="utf-8")
@@ -229,7 +228,7 @@ def test_layers_without_factors_have_reasons():
 
 
 def test_reports_of_many_heads_leave_the_weights_to_the_command(tmp_path):
-    save(tmp_path / "many", create("lsa", input_dim=3, num_heads=sections.MOST_HEADS + 1, key=jr.key(0)))
-    weights = [section for section in SECTIONS if section.slug == "weights"]
+    save(tmp_path / "many", create("lsa", input_dim=3, num_heads=MOST_HEADS + 1, key=jr.key(0)))
+    weights = [section for section in instruments() if section.name == "weights"]
     page = write_report(Subject(tmp_path / "many"), tmp_path / "report", weights)
     assert "9 heads are too many for a page" in page.read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ softmax-smoother    softmax over inner products at the best inverse temperature
 import re
 from collections.abc import Callable
 from functools import cache, cached_property
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +49,7 @@ FITTING_TOLERANCE = 1e-6  # of the gradient, in parts of the targets' mean squar
 
 
 @gated
-def best_baseline(name: str, task: Task, *, seed: int = 0) -> Learner:
+def best_baseline(name: str, task: Task, *, seed: int = 0) -> Any:
     """The algorithm called `name`, tuned in closed form for the distribution where there is one, else on `TUNING_TASKS` tasks
     drawn from `seed`; algorithms without parameters come as they are.
 

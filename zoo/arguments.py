@@ -68,7 +68,7 @@ _SORTS = {
     "a batch of random keys": _Sort(_keys(1)),
     "a task": _Sort(_has("sample", "input_dim", "output_dim", "num_examples"), "iclzoo.LinearRegression()"),
     "a recipe": _Sort(_has("task", "optimiser", "batch_size", "num_steps"), 'iclzoo.recipe("lsa-fast")'),
-    "the products of a layer": _Sort(_has("W_KQ", "W_PV", "is_linear"), "iclzoo.products(model)[0]"),
+    "the products of a layer": _Sort(_has("W_KQ", "W_PV", "labels"), "iclzoo.products(model)[0]"),
     "a device": _Sort(_has("platform", "process_index"), "jax.devices()[0]"),
     "a learner": _Sort(callable, 'iclzoo.load("lsa") or iclzoo.LeastSquares()'),
 }

@@ -9,6 +9,7 @@ the two products are stored as factors or as themselves. A layer returns its upd
 """
 
 from abc import abstractmethod
+from typing import ClassVar, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -17,6 +18,7 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .checked import InitScale, InverseTemperature, Size, checked
+from .errors import NotApplicable
 from .memory import check_draw
 
 Weights = Float[Array, "num_heads head_dim embed_dim"]
@@ -26,10 +28,18 @@ Tokens = Float[Array, "num_tokens embed_dim"]
 Queries = Float[Array, "num_queries embed_dim"]
 Context = Float[Array, "num_context embed_dim"]
 Scores = Float[Array, "num_heads num_queries num_context"]
+Named = tuple[str, Float[Array, "num_heads _ _"]]
 
 
 class SelfAttention(eqx.Module):
-    """Interface: the products W_KQ and W_PV of each head, and the pattern f(scores)."""
+    """Interface: the products W_KQ and W_PV of each head, and the pattern f(scores).
+
+    What an instrument needs to know of a layer, the layer says.
+    """
+
+    is_linear: ClassVar[bool] = False  # f(s) = s, so that (c·W_KQ, W_PV/c) is the same head for every c ≠ 0
+    is_homogeneous: ClassVar[bool] = False  # f(c·s) = c·f(s) for every c > 0
+    products_are_parameters: ClassVar[bool] = False  # and not made of factors
 
     W_KQ: eqx.AbstractVar[Product]
     W_PV: eqx.AbstractVar[Product]
@@ -54,6 +64,21 @@ class SelfAttention(eqx.Module):
         """The scores and the pattern made of them."""
         scores = self.scores(queries, context)
         return scores, self.pattern(scores)
+
+    def with_products(self, W_KQ: Product, W_PV: Product) -> "SelfAttention":
+        """The same layer with these products. **Raises** `NotApplicable` for one that cannot take any."""
+        raise NotApplicable(
+            f"{type(self).__name__} cannot take other products: it does not say how its parameters hold them"
+        )
+
+    def conserved_pairs(self, x: slice | None, y: slice | None) -> tuple[tuple[Named, Named], ...]:
+        """Pairs of factors of each head, the difference of whose squared norms gradient flow conserves, each with its symbol.
+
+        `x` and `y` are their entries in the tokens of a model of this layer alone. **Raises** `NotApplicable` where no pair is known.
+        """
+        raise NotApplicable(
+            f"no law is known that gradient flow keeps in {type(self).__name__}: it names no pair of factors"
+        )
 
     def __call__(self, queries: Queries, context: Context) -> Queries:
         """The update of each query token: Σ_heads Σᵢ W_PV eᵢ · f(eᵢᵀ W_KQ eⱼ)."""
@@ -91,6 +116,16 @@ class FactoredSelfAttention(SelfAttention):
         """W_P W_V of each head: output on the left, input on the right."""
         return jnp.einsum("hak,hkb->hab", self.W_P, self.W_V)
 
+    def with_products(self, W_KQ: Product, W_PV: Product) -> "SelfAttention":
+        """W_Q holds W_KQ and W_V holds W_PV, beside W_K = W_P = I: the parameters are then the products."""
+        W_Q, W_V = W_KQ.astype(self.W_Q.dtype), W_PV.astype(self.W_V.dtype)
+        identity = jnp.broadcast_to(jnp.eye(self.embed_dim, dtype=W_Q.dtype), W_Q.shape)
+        return eqx.tree_at(lambda a: (a.W_K, a.W_Q, a.W_V, a.W_P), self, (identity, W_Q, W_V, identity))
+
+    def conserved_pairs(self, x: slice | None, y: slice | None) -> tuple[tuple[Named, Named], ...]:
+        pairs = ((("W_K", self.W_K), ("W_Q", self.W_Q)), (("W_P", self.W_P), ("W_V", self.W_V)))
+        return (*pairs, (("W_P", self.W_P), ("W_K", self.W_K))) if self.is_homogeneous else pairs
+
 
 def draw_factors(
     *, embed_dim: int, num_heads: int, head_dim: int | None, init_scale: float, key: PRNGKeyArray
@@ -126,6 +161,9 @@ class LinearSelfAttention(FactoredSelfAttention):
 
     von Oswald et al. 2023, section 2; fast weights in Schlag et al. 2021.
     """
+
+    is_linear: ClassVar[bool] = True
+    is_homogeneous: ClassVar[bool] = True
 
     W_K: Weights
     W_Q: Weights
@@ -190,6 +228,17 @@ class SoftmaxSelfAttention(FactoredSelfAttention):
         return jax.nn.softmax(self.inverse_temperature * (scores - jax.lax.stop_gradient(largest)), axis=-1)
 
 
+@runtime_checkable
+class SoftmaxLayer(Protocol):
+    """Interface: a layer of attention on its tokens whose pattern is a softmax of `inverse_temperature` times the scores."""
+
+    W_KQ: Product
+    W_PV: Product
+    inverse_temperature: float
+
+    def attend(self, queries: Queries, context: Context) -> tuple[Scores, Scores]: ...
+
+
 class ReLUSelfAttention(FactoredSelfAttention):
     """ReLU self-attention: f(s) = max(s, 0), divided by the number of context tokens where `mean_over_context`.
 
@@ -197,6 +246,8 @@ class ReLUSelfAttention(FactoredSelfAttention):
 
     Ahn et al. 2023 take the mean; the sum leaves the 1/N to W_P, as in `LinearSelfAttention`.
     """
+
+    is_homogeneous: ClassVar[bool] = True
 
     W_K: Weights
     W_Q: Weights
@@ -231,6 +282,10 @@ class MergedLinearSelfAttention(SelfAttention):
     The form the theory works with: Ahn et al. 2023; Zhang et al. 2024.
     """
 
+    is_linear: ClassVar[bool] = True
+    is_homogeneous: ClassVar[bool] = True
+    products_are_parameters: ClassVar[bool] = True
+
     W_KQ: Product
     W_PV: Product
 
@@ -250,3 +305,14 @@ class MergedLinearSelfAttention(SelfAttention):
 
     def __call__(self, queries: Queries, context: Context) -> Queries:
         return linear_update(self.W_PV, self.W_KQ, queries, context)
+
+    def with_products(self, W_KQ: Product, W_PV: Product) -> "SelfAttention":
+        new = W_KQ.astype(self.W_KQ.dtype), W_PV.astype(self.W_PV.dtype)
+        return eqx.tree_at(lambda layer: (layer.W_KQ, layer.W_PV), self, new)
+
+    def conserved_pairs(self, x: slice | None, y: slice | None) -> tuple[tuple[Named, Named], ...]:
+        """With u = W_PV[y, y] and U = W_KQ[x, x]: u² − ‖U‖² where all other entries start at zero. Zhang et al. 2024, Theorem 4.1."""
+        pairs = ((("W_PV", self.W_PV), ("W_KQ", self.W_KQ)),)
+        if x is None or y is None:
+            return pairs
+        return (*pairs, (("u", self.W_PV[:, y, y]), ("U", self.W_KQ[:, x, x])))

@@ -1,5 +1,7 @@
 """Learners that read inputs and labels as separate tokens."""
 
+from collections.abc import Mapping
+
 import equinox as eqx
 import jax.numpy as jnp
 
@@ -34,6 +36,19 @@ class InterleavingModel(TokenModel):
                 f"position_dim must be at least output_dim, got {self.position_dim} and {self.output_dim}: "
                 "the prediction is read from the position entries"
             )
+
+    @property
+    def subspaces(self) -> Mapping[str, slice]:
+        width = max(self.input_dim, self.output_dim)
+        return {
+            "x": slice(self.input_dim),
+            "y": slice(width - self.output_dim, width),
+            "position": slice(width, width + self.position_dim),
+        }
+
+    @property
+    def example_tokens(self) -> tuple[str, ...]:
+        return ("x", "y")
 
     @property
     def has_positions(self) -> bool:

@@ -1,7 +1,7 @@
 """Learners made of residual layers over tokens."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol, get_args, runtime_checkable
 
 import equinox as eqx
@@ -60,6 +60,21 @@ class TokenModel(eqx.Module):
         """The prediction held by the query token."""
 
     @property
+    def subspaces(self) -> Mapping[str, slice]:
+        """Where in a token "x", "y" and its "position" stand; empty where coordinates have no such meaning."""
+        return {}
+
+    @property
+    def example_tokens(self) -> tuple[str, ...]:
+        """What each token of an example holds: "xy", or "x" and "y" where they have tokens of their own."""
+        return ("xy",)
+
+    @property
+    def joint(self) -> tuple[slice, slice] | None:
+        """Where x and y stand if every token is an (x, y), as in the constructions; `None` if tokens are of another kind."""
+        return (self.subspaces["x"], self.subspaces["y"]) if self.subspaces and self.example_tokens == ("xy",) else None
+
+    @property
     def token_labels(self) -> tuple[str, ...]:
         """A name for each coordinate of a token, for the ticks of a heatmap; empty where coordinates have no meaning."""
         return ()
@@ -67,6 +82,11 @@ class TokenModel(eqx.Module):
     def advance(self, tokens: Tokens, update: Tokens) -> Tokens:
         """The tokens after a layer's update: eⱼ ← eⱼ + update."""
         return tokens + update
+
+    @property
+    def update_scale(self) -> float | None:
+        """The λ of `advance` where it is eⱼ ← eⱼ + λ·update for every update; `None` where it does anything else, or does not say."""
+        return 1.0 if type(self).advance is TokenModel.advance else None
 
     def context(self, tokens: Tokens) -> Context:
         """The tokens that keys and values are made of: all but the query, unless `query_in_context`."""
@@ -101,6 +121,12 @@ class ConcatenatingModel(TokenModel):
     def query_init(self) -> str:
         """Where W₀ comes from: "zero", "known" or "learned"."""
         return "zero" if self.W_0 is None else "known" if isinstance(self.W_0, Frozen) else "learned"
+
+    @property
+    def subspaces(self) -> Mapping[str, slice]:
+        if type(self).embed is not ConcatenatingModel.embed:
+            return {}
+        return {"x": slice(self.input_dim), "y": slice(self.input_dim, self.input_dim + self.output_dim)}
 
     @property
     def token_labels(self) -> tuple[str, ...]:

@@ -206,8 +206,8 @@ def inspect_(
     tasks: Annotated[int, typer.Option(min=2, max=MAX_TASKS, help="tasks to measure on")] = 10_000,
 ) -> None:
     """Write a report: one page with all that applies, figures as PNG and SVG, numbers as JSON and CSV."""
+    from .inspect.instrument import instruments
     from .inspect.report import check_report_folder, write_report
-    from .inspect.sections import SECTIONS
     from .inspect.subject import Subject
     from .output import counted
 
@@ -215,8 +215,9 @@ def inspect_(
     folder = output or Path("report") / subject.name
     check_report_folder(folder)
     subject.read()
-    with counted(len(SECTIONS), f"inspecting {subject.name}") as advance:
-        page = write_report(subject, folder, SECTIONS, progress=advance)
+    sections = instruments()
+    with counted(len(sections), f"inspecting {subject.name}") as advance:
+        page = write_report(subject, folder, sections, progress=advance)
     say(f"wrote {page}")
 
 

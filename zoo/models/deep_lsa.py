@@ -75,3 +75,7 @@ class DeepLSA(ConcatenatingModel):
 
     def advance(self, tokens: Tokens, update: Tokens) -> Tokens:
         return clipped(tokens + update, self.clip)
+
+    @property
+    def update_scale(self) -> float | None:
+        return 1.0 if self.clip is None else None

@@ -73,3 +73,7 @@ class RecurrentLSA(ConcatenatingModel):
 
     def advance(self, tokens: Tokens, update: Tokens) -> Tokens:
         return clipped(tokens + self.damping * update, self.clip)
+
+    @property
+    def update_scale(self) -> float | None:
+        return self.damping if self.clip is None else None

@@ -1,0 +1,28 @@
+"""Risk of the best one-layer step."""
+
+from ...train.tasks import LinearRegression
+from ...zoo.errors import NotApplicable
+from ..instrument import Content, register_instrument
+from ..subject import Subject
+from ..theory import preconditioned_risk
+
+
+@register_instrument(
+    "risk",
+    title="Risk of the best one-layer step",
+    question="One step through Γ⁻¹, the best a layer can learn on this task, against the length of the test prompt: "
+    "squared bias and variance.",
+    order=80,
+)
+def measure(subject: Subject) -> Content:
+    from ..theory_plot import risk_figure
+
+    task = subject.task
+    if not isinstance(task, LinearRegression):
+        raise NotApplicable("the risk of a preconditioned step is known for linear regression, and the task is another")
+    risk = preconditioned_risk(task)
+    return Content(
+        figure=risk_figure(risk),
+        alternative="Risk of the best preconditioned step against the length of the prompt: bias, variance and noise.",
+        numbers=risk,
+    )

@@ -1,0 +1,29 @@
+"""Training."""
+
+from ...zoo.errors import NotApplicable
+from ..instrument import Content, register_instrument
+from ..subject import Subject
+from ..training_path import alignment_path, weight_path
+
+
+@register_instrument(
+    "training",
+    title="Training",
+    question="Half-MSE, alignment with the first baseline, and the steps that the weights spell, at every stored step.",
+    order=60,
+)
+def measure(subject: Subject) -> Content:
+    from ..training_path_plot import training_figure
+
+    if not subject.baselines:
+        raise NotApplicable("no baseline is named to compare the training with")
+    name, baseline = next(iter(subject.baselines.items()))
+    weights = weight_path(subject.steps)
+    aligned = alignment_path(
+        subject.steps, name, baseline, subject.task, num_tasks=min(subject.num_tasks, 2_000), key=subject.key
+    )
+    return Content(
+        figure=training_figure(weights, aligned),
+        alternative=f"Loss, alignment with {name}, and the steps that the weights spell, over training.",
+        numbers={"alignment": aligned, "readings": weights.readings},
+    )

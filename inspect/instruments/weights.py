@@ -1,0 +1,33 @@
+"""Weights."""
+
+from ...zoo.errors import NotApplicable
+from ..instrument import MOST_HEADS, Content, register_instrument
+from ..interpolation import read_construction
+from ..subject import Subject
+from ..weights import gauge_fixed
+
+
+@register_instrument(
+    "weights",
+    title="Weights",
+    question="The products that decide what a layer does, gauge fixed; below, the step of GD++ that they spell, and nothing else.",
+    order=30,
+)
+def measure(subject: Subject) -> Content:
+    from ..heatmap import heatmap
+
+    layers = gauge_fixed(subject.model)
+    heads = sum(layer.num_heads for layer in layers)
+    if heads > MOST_HEADS:
+        raise NotApplicable(
+            f"{heads} heads are too many for a page; see them with iclzoo heatmap {subject.name} --head K"
+        )
+    try:
+        beside = read_construction(subject.model)
+    except NotApplicable:
+        beside = None
+    return Content(
+        figure=heatmap(subject.model, beside=beside, names=(subject.name, "the steps it spells")),
+        alternative=f"Heatmaps of W_KQ and W_PV of {subject.name}, gauge fixed.",
+        numbers=layers,
+    )
