@@ -27,11 +27,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from iclzoo.train.catalogue import recipe
 from iclzoo.train.devices import Team, first_devices
 from iclzoo.train.loop import MAX_STEPS, compile_advance, start
 from iclzoo.train.optimiser import Adam
 from iclzoo.train.recipe import Recipe
-from iclzoo.train.recipe_book import recipe
 from iclzoo.train.run import evaluate
 from iclzoo.train.step_size import optimal_step_size
 from iclzoo.train.tasks import LinearRegression, SineRegression

@@ -12,8 +12,8 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
+from iclzoo.train.catalogue import list_recipes
 from iclzoo.train.inputs import Inputs
-from iclzoo.train.recipe_book import list_recipes
 from iclzoo.train.tasks import Task
 from iclzoo.zoo.config import SETTINGS
 from iclzoo.zoo.factory import list_models, model_class

@@ -3,8 +3,8 @@
 from matplotlib.figure import Figure
 from rich.table import Table
 
+from ..train.catalogue import recipe
 from ..train.losses import over_tasks, squared_error
-from ..train.recipe_book import recipe
 from ..train.run import fit
 from ..train.step_size import optimal_step_size
 from ..zoo.algorithms.gradient_descent import GradientDescent

@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from ..train.baselines import best_baseline
+from ..train.baselines import baselines_of
 from ..train.losses import squared_error
 from ..train.recipe import Recipe
 from ..train.tasks import Task
-from ..zoo.arguments import NAME, several
 from ..zoo.card import Card
-from ..zoo.checkpoint import load, read_card, write_card
-from ..zoo.config import from_config
+from ..zoo.checkpoint import load, read_card, settings_of, write_card
 from ..zoo.determinism import key_of
 from ..zoo.errors import ZooError
-from ..zoo.gate import gate, gated
+from ..zoo.gate import gated
 from ..zoo.prompt import Learner
 from ..zoo.tensors import named_arrays
 from .alignment import Alignment, Mean, alignment
@@ -54,13 +52,18 @@ class Figures:
         return _plain(asdict(self))
 
 
-@gate(baselines=several(NAME, least=0))
+@gated
 def measure(
-    learner: Learner, task: Task, baselines: tuple[str, ...], *, num_tasks: int = CARD_TASKS, seed: int = MEASURING_SEED
+    learner: Learner,
+    task: Task,
+    baselines: tuple[str | Learner, ...],
+    *,
+    num_tasks: int = CARD_TASKS,
+    seed: int = MEASURING_SEED,
 ) -> Figures:
     """Measure a learner beside `baselines`, each at its best on `task`."""
     key = key_of(seed)
-    tuned = {name: best_baseline(name, task) for name in baselines}
+    tuned = baselines_of(baselines, task)
     own, others, excess = mean_over_tasks(_half_errors, (learner, tuned), task, num_tasks=num_tasks, key=key)
     return Figures(
         num_tasks=num_tasks,
@@ -86,7 +89,7 @@ def measure_checkpoint(folder: str | Path, *, num_tasks: int = CARD_TASKS) -> Ca
     **Raises** `ZooError` if its card names no recipe.
     """
     card = read_card(folder)
-    recipe = from_config(dict(card.training))
+    recipe = settings_of(card, "training")
     if not isinstance(recipe, Recipe):
         raise ZooError(f"the card of {folder} names no recipe, so there is nothing to measure it against")
     figures = measure(load(folder), recipe.task.population, recipe.baselines, num_tasks=num_tasks)
@@ -102,8 +105,7 @@ def standard_probe(recipe: Recipe, *, num_tasks: int = 2_000) -> Callable[[Learn
 
     def probe(learner: Learner) -> dict[str, float | None]:
         row: dict[str, float | None] = {}
-        for name in recipe.baselines:
-            baseline = best_baseline(name, task)  # tuned at the first call
+        for name, baseline in baselines_of(recipe.baselines, task).items():  # tuned at the first call
             measured = alignment(learner, baseline, task, num_tasks=num_tasks, key=key)
             for measure in ("prediction_distance", "sensitivity_distance", "sensitivity_cosine"):
                 row[f"{name} {measure}"] = getattr(measured, measure).value

@@ -14,20 +14,18 @@ from jaxtyping import PRNGKeyArray
 from ..train.baselines import best_baseline
 from ..train.tasks import Task
 from ..zoo.arguments import PATH
-from ..zoo.checkpoint import load, read_card
-from ..zoo.config import from_config
+from ..zoo.checkpoint import load, read_card, settings_of
 from ..zoo.determinism import fixed_settings, key_of, typed
 from ..zoo.errors import NotApplicable, UnknownNameError, ZooError
 from ..zoo.gate import gate, gated
 from ..zoo.prompt import Learner, Prompt
 from .agreement import CHUNK, Agreement, Comparison, compare, draw, mean_share, outputs
 from .alignment import Mean
-from .candidates import Fit, Predictions, contains, default_candidates, fit_candidate, named_parameters
+from .candidates import Fit, Predictions, default_candidates, fit_candidate
 from .figures import MEASURING_SEED
 from .outside import inside_and_outside
 
 TUNING_TASKS = 5 * CHUNK
-CLOSED_FORM = ("gd-1", "preconditioned-gd", "ridge")  # best on most tasks without any sample of them
 ENOUGH = 0.9  # the score an algorithm needs for a verdict: with three distributions, at least 0.7 on each
 CLEARLY = 0.01  # an explained share larger by this much is worth more parameters …
 MUCH_LESS = 0.1  # … and so is leaving less than this part of what a simpler algorithm leaves …
@@ -77,7 +75,7 @@ def identify(
     learner: Learner,
     task: Task,
     *,
-    candidates: Sequence[str] | None = None,
+    candidates: Sequence[str | Learner] | None = None,
     num_tasks: int = 5_000,
     key: PRNGKeyArray,
 ) -> Identification:
@@ -95,7 +93,8 @@ def identify(
     unexplained. The verdict is the first one's name where its score is at least 0.9, and otherwise `None`, except that a learner whose
     predictions are nearly nothing beside the targets predicts 0.
 
-    `candidates` are names of `train/baselines.py`, or `kernel-gd`; by default those that suit the learner.
+    `candidates` are names of algorithms (`iclzoo.list_algorithms`) and learners, which are taken as they are; by default the algorithms
+    that suit the learner.
 
     **Raises** `UnknownNameError` for a name that is none, `ZooError` where no candidate applies.
     """
@@ -105,7 +104,7 @@ def identify(
 
 
 def _identify(
-    learner: Learner, task: Task, candidates: Sequence[str] | None, num_tasks: int, key: PRNGKeyArray
+    learner: Learner, task: Task, candidates: Sequence[str | Learner] | None, num_tasks: int, key: PRNGKeyArray
 ) -> Identification:
     key_tune, *keys = jr.split(key, 4)
     prompts, targets, predictions = _tuning_tasks(learner, task, key_tune)
@@ -140,12 +139,17 @@ def _identify(
     ]
     ranking = _rank(fits, {name: [measured[name] for measured in compared] for name in fits})
     verdict, reason = _decide(ranking, relative_power)
-    best = {}
-    if verdict in CLOSED_FORM:
-        best = named_parameters(verdict, best_baseline(verdict, task))
-    elif verdict is not None:
-        best = fit_candidate(verdict, learner, prompts, targets).parameters
+    best = _best_for_task(fits[verdict], learner, task, prompts, targets) if verdict in fits else {}
     return replace(result, verdict=verdict, reason=reason, ranking=ranking, best_for_task=best, skipped=skipped)
+
+
+def _best_for_task(fit: Fit, learner: Learner, task: Task, prompts: Prompt, targets: Predictions) -> Mapping[str, Any]:
+    """The parameters with which the algorithm is at its best on the task, without a closed form on the tasks it was tuned on."""
+    if fit.tuned is None:
+        return {}
+    if fit.tuned.has_closed_form:
+        return fit.tuned.parameters(best_baseline(fit.name, task))
+    return fit_candidate(fit.name, learner, prompts, targets).parameters
 
 
 @gate(name=PATH)
@@ -153,12 +157,12 @@ def identify_checkpoint(
     name: str | Path,
     *,
     step: int | None = None,
-    candidates: Sequence[str] | None = None,
+    candidates: Sequence[str | Learner] | None = None,
     num_tasks: int = 5_000,
     seed: int = MEASURING_SEED,
 ) -> Identification:
     """`identify` for a checkpoint, by name or path, on the task of its card. **Raises** `ZooError` also if the card names none."""
-    task = from_config(dict(read_card(name).task))
+    task = settings_of(read_card(name), "task")
     if not isinstance(task, Task):
         raise ZooError(f"the card of {name} names no task, so it is not known where to measure")
     return identify(load(name, step=step), task, candidates=candidates, num_tasks=num_tasks, key=key_of(seed))
@@ -172,17 +176,19 @@ def _tuning_tasks(learner: Learner, task: Task, key: PRNGKeyArray) -> tuple[Prom
 
 
 def _fits(
-    names: Sequence[str], learner: Learner, prompts: Prompt, predictions: Predictions
+    candidates: Sequence[str | Learner], learner: Learner, prompts: Prompt, predictions: Predictions
 ) -> tuple[dict[str, Fit], dict[str, str]]:
     """The candidates that apply, tuned, and of the others, why they do not."""
     fits, skipped = {}, {}
-    for name in names:
+    for candidate in candidates:
         try:
-            fits[name] = fit_candidate(name, learner, prompts, predictions)
+            fit = fit_candidate(candidate, learner, prompts, predictions)
         except UnknownNameError:
             raise
         except ZooError as error:
-            skipped[name] = str(error)
+            skipped[candidate if isinstance(candidate, str) else type(candidate).__name__] = str(error)
+        else:
+            fits[fit.name] = fit
     if not fits:
         raise NotApplicable(f"no candidate applies to this learner: {'; '.join(skipped.values()) or 'none was named'}")
     return fits, skipped
@@ -193,7 +199,9 @@ def _rank(fits: Mapping[str, Fit], compared: Mapping[str, list[Comparison]]) -> 
     order = sorted(fits, key=lambda name: (scores[name].value is None, -(scores[name].value or 0.0)))
     best = order[0]
     # Of algorithms with as many parameters, what imitates another comes after it; the sort is stable, so the better one comes first.
-    simplest = sorted(order, key=lambda name: (fits[name].num_parameters, sum(contains(name, o) for o in order)))
+    simplest = sorted(
+        order, key=lambda name: (fits[name].num_parameters, sum(fits[name].imitates(fits[o]) for o in order))
+    )
     first = next(name for name in simplest if not _clearly_better(compared[best], compared[name]))
     order.remove(first)
     return tuple(
@@ -205,7 +213,7 @@ def _rank(fits: Mapping[str, Fit], compared: Mapping[str, list[Comparison]]) -> 
             agreements=tuple(comparison.agreement for comparison in compared[name]),
             score=scores[name],
             behind=mean_share(compared[first], minus=compared[name]),
-            contains_first=name != first and contains(name, first),
+            contains_first=name != first and fits[name].imitates(fits[first]),
         )
         for name in (first, *order)
     )

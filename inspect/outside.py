@@ -1,14 +1,14 @@
 """Distributions of tasks beside the one a learner was trained on."""
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..train.inputs import Gaussian, Inputs, Matrix, Uniform
-from ..train.tasks import LinearRegression, SineRegression, Task, TaskPool
+from ..train.task import Task
 from ..zoo.gate import gated
 
 WIDER = 1.5
@@ -40,12 +40,13 @@ def inside_and_outside(task: Task) -> dict[str, Task]:
     - inputs × 1.5
     - normal inputs with the Λ = E[x xᵀ] of the task; where its inputs are normal already, uniform ones with that Λ
 
-    Of a `TaskPool` the task behind it is changed. A task without inputs to change stands alone.
+    Of a finite set of prompts the task behind it is changed. A task without a setting `inputs` stands alone.
     """
-    behind = task.task if isinstance(task, TaskPool) else task
-    if not isinstance(behind, LinearRegression | SineRegression):
+    behind: Any = task.population
+    inputs = getattr(behind, "inputs", None)
+    if inputs is None:
         return {training: task}
-    inputs, normal = behind.inputs, isinstance(behind.inputs, Gaussian)
+    normal = inputs.normal
     wider = LinearImage(inputs, WIDER * jnp.eye(behind.input_dim))
     white = Uniform(3**0.5) if normal else Gaussian(1.0)
     other = LinearImage(white, _square_root(inputs.covariance(behind.input_dim)))

@@ -11,8 +11,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from ..train.catalogue import recipe
 from ..train.recipe import Recipe
-from ..train.recipe_book import recipe
 from ..train.run import fit
 from ..zoo.card import CARD_FILE
 from ..zoo.checkpoint import load, read_card

@@ -12,15 +12,13 @@ import numpy as np
 from jaxtyping import Array, PRNGKeyArray
 
 from ..train.losses import over_tasks, squared_error
-from ..train.tasks import Target, Task, TaskPool
-from ..zoo.errors import ZooError, unknown_name
+from ..train.task import Sweep, Target, Task, Value, Values
+from ..zoo.errors import NotApplicable, ZooError, unknown_name
 from ..zoo.gate import gated
 from ..zoo.prompt import Learner, Prompt
 from .alignment import Mean
 from .means import half_mse_of
-from .sweeps import SWEEPS, Sweep, Value, Values
 
-SHIFTS = tuple(SWEEPS)
 Errors = dict[str, np.ndarray]  # ‖ŷ − y‖² by learner, [num_tasks, num_values]
 
 
@@ -49,7 +47,7 @@ def shift(
 ) -> Shift:
     """The half-MSE of each learner where one setting of `task`, the one they were trained on, takes other `values`.
 
-    Of a `TaskPool` the task behind it is shifted. von Oswald et al. 2023, appendix A.2. `kind` is one of
+    von Oswald et al. 2023, appendix A.2. `kind` is one of those that the task has (`task.sweeps()`), as linear regression has
 
     - "half_width": x ~ U(−h, h)
     - "teacher_scale": W ~ N(μ, α²); with μ = 0 a learner that is linear in the labels has α² times the loss
@@ -57,13 +55,13 @@ def shift(
     - "distractors": examples with labels from N(0, 1)
     - "num_examples": N; a prompt of fewer examples is the beginning of one of more. A layer of attention keeps its η/N.
 
-    **Raises** `UnknownNameError` for another kind; `ZooError` where `task` has no such setting or there is no learner.
+    **Raises** `UnknownNameError` for another kind, `NotApplicable` where this task has no such setting, `ZooError` without a learner.
     """
-    if kind not in SWEEPS:
-        raise unknown_name("shift", kind, SWEEPS)
     if not learners:
         raise ZooError("a shift needs at least one learner to measure")
-    sweep = SWEEPS[kind](task.task if isinstance(task, TaskPool) else task, values)
+    if kind not in (sweeps := task.sweeps()):
+        raise unknown_name(f"shift of {type(task).__name__}", kind, sweeps)
+    sweep = sweeps[kind](values)
     errors, refusals = _measure(dict(learners), sweep, num_tasks, key)
     first = errors[next(iter(learners))]
     with np.errstate(invalid="ignore"):  # ∞ − ∞ is undefined
@@ -86,10 +84,10 @@ def shifts(
     """Every kind of shift that `task` has; and of the other kinds, why there is none."""
     found: dict[str, Shift] = {}
     missing: dict[str, str] = {}
-    for kind in SHIFTS:
+    for kind in task.sweeps():
         try:
             found[kind] = shift(kind, learners, task, num_tasks=num_tasks, key=key)
-        except ZooError as error:
+        except NotApplicable as error:
             missing[kind] = str(error)
     return found, missing
 

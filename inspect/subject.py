@@ -8,12 +8,11 @@ from typing import Any
 
 from jaxtyping import PRNGKeyArray
 
-from ..train.baselines import best_baseline
+from ..train.baselines import baselines_of
 from ..train.recipe import Recipe
 from ..train.tasks import Task
 from ..zoo.card import Card
-from ..zoo.checkpoint import load, read_card
-from ..zoo.config import from_config
+from ..zoo.checkpoint import load, read_card, settings_of
 from ..zoo.determinism import key_of
 from ..zoo.errors import NotApplicable
 from ..zoo.prompt import Learner
@@ -60,7 +59,7 @@ class Subject:
 
     @cached_property
     def recipe(self) -> Recipe:
-        recipe = from_config(dict(self.card.training))
+        recipe = settings_of(self.card, "training")
         if not isinstance(recipe, Recipe):
             raise NotApplicable("the card names no recipe, so neither the task nor the baselines are known")
         return recipe
@@ -72,7 +71,7 @@ class Subject:
     @cached_property
     def baselines(self) -> dict[str, Learner]:
         """The recipe's baselines, each at its best."""
-        return {name: best_baseline(name, self.task) for name in self.recipe.baselines}
+        return baselines_of(self.recipe.baselines, self.task)
 
     @cached_property
     def steps(self) -> dict[int, Any]:

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from ..train.recipe_book import list_recipes, recipe
+from ..train.catalogue import list_recipes, recipe
 from ..train.step_size import OneStep
 from ..zoo.card import Card
 from ..zoo.checkpoint import list_checkpoints, read_card

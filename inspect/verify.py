@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..train.baselines import baseline_name
 from ..train.loop import initial_model
 from ..train.provenance import differing_versions
 from ..train.recipe import Recipe
@@ -14,9 +15,18 @@ from ..train.tasks import Task
 from ..zoo import checks
 from ..zoo.arguments import PATH
 from ..zoo.card import Card
-from ..zoo.checkpoint import MODEL_FILE, checkpoint_folder, load, read_card, read_tensors, recorded, step_file
-from ..zoo.config import from_config, to_config
-from ..zoo.errors import ConfigError, UnknownNameError, ZooError, said_by
+from ..zoo.checkpoint import (
+    MODEL_FILE,
+    checkpoint_folder,
+    load,
+    read_card,
+    read_tensors,
+    recorded,
+    settings_of,
+    step_file,
+)
+from ..zoo.config import to_config
+from ..zoo.errors import CardError, ConfigError, ZooError, said_by
 from ..zoo.gate import gate
 from ..zoo.tensors import named_arrays
 from .figures import measure
@@ -110,16 +120,18 @@ def _check_start(folder: Path, card: Card) -> str:
 
 
 def _check_figures(folder: Path, card: Card) -> str:
-    task, figures = from_config(dict(card.task)), card.figures
+    task, figures = settings_of(card, "task"), card.figures
     if not isinstance(task, Task):
         raise _UncheckableError("the card names no task to measure on")
     names, num_tasks, seed = (figures.get(name) for name in ("baselines", "num_tasks", "seed"))
-    if not isinstance(names, Mapping) or (card.training and set(names) != set(_recipe(card).baselines)):
+    if not isinstance(names, Mapping) or (
+        card.training and set(names) != set(map(baseline_name, _recipe(card).baselines))
+    ):
         raise _FailedError(f"the baselines must be those of the recipe, got {names!r:.60}")
     fresh = measure(
         load(folder),
         task.population,
-        tuple(names),
+        _recipe(card).baselines if card.training else tuple(names),
         num_tasks=checks.whole_number("num_tasks", num_tasks, 1, checks.MAX_TASKS),
         seed=checks.seed("seed", seed),
     ).to_json()
@@ -134,8 +146,8 @@ def _recipe(card: Card) -> Recipe:
     if not card.training:
         raise _UncheckableError("the card has no recipe to compare with")
     try:
-        recipe, task = from_config(dict(card.training)), from_config(dict(card.task))
-    except (ConfigError, UnknownNameError) as error:
+        recipe, task = settings_of(card, "training"), settings_of(card, "task")
+    except (CardError, ConfigError) as error:
         raise _FailedError(f"the recipe on the card cannot be read: {error}") from None
     if not isinstance(recipe, Recipe):
         raise _FailedError("what the card has as its training is no recipe")

@@ -10,18 +10,19 @@ from helpers import assert_close, random_prompt
 from iclzoo.train.baselines import best_baseline
 from iclzoo.train.inputs import Exponential, Gaussian, Laplace, RandomCovariance, Uniform
 from iclzoo.train.losses import half_mse, over_tasks, squared_error
-from iclzoo.train.regularisation import bayes_regularisation, fitted_regularisation
-from iclzoo.train.step_size import (
-    fitted_preconditioner,
-    fitted_step_size,
-    optimal_preconditioner,
-    optimal_step_size,
-)
+from iclzoo.train.step_size import optimal_preconditioner, optimal_step_size
 from iclzoo.train.tasks import LinearRegression, SineRegression, TaskPool
 from iclzoo.train.teachers import GaussianTeacher, PooledTeacher
 from iclzoo.train.tuning import tune
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus, averaging
-from iclzoo.zoo.algorithms.least_squares import LeastSquares, Ridge, Zero
+from iclzoo.zoo.algorithms.least_squares import (
+    LeastSquares,
+    Ridge,
+    Zero,
+    bayes_regularisation,
+    fitted_regularisation,
+)
+from iclzoo.zoo.algorithms.one_step import fitted_preconditioner, fitted_step_size
 from iclzoo.zoo.algorithms.preconditioned import PreconditionedGradientDescent
 from iclzoo.zoo.algorithms.smoothing import KNearestNeighbours, NadarayaWatson, SoftmaxSmoother
 from iclzoo.zoo.errors import ConfigError, ShapeError, UnknownNameError
@@ -119,7 +120,7 @@ def test_ridge_tends_to_least_squares(num_examples, getkey, x64):
 
 def test_ridge_is_bayes_optimal():
     task = LinearRegression(input_dim=5, num_examples=7, teacher=GaussianTeacher(scale=1.5), noise_std=0.3)
-    assert bayes_regularisation(task) == pytest.approx(0.04)
+    assert bayes_regularisation(task.moments()) == pytest.approx(0.04)
     factors = (0.25, 0.5, 1.0, 2.0, 4.0)
     errors = over_tasks(
         lambda learners, prompt, target: jnp.stack([squared_error(r, prompt, target) for r in learners]),

@@ -22,9 +22,9 @@ from test_cli import fails, succeeds
 from test_training import TINY
 
 from iclzoo.train import run, run_folder
+from iclzoo.train.catalogue import recipe
 from iclzoo.train.loop import MAX_STEPS
 from iclzoo.train.optimiser import Adam
-from iclzoo.train.recipe_book import recipe
 from iclzoo.train.run import fit, fit_ensemble
 from iclzoo.train.run_folder import RunFolder
 from iclzoo.train.schedule import Every

@@ -14,8 +14,8 @@ import jax.random as jr
 import pytest
 
 from iclzoo.testing import check_model
+from iclzoo.train.catalogue import recipe
 from iclzoo.train.recipe import Recipe
-from iclzoo.train.recipe_book import recipe
 from iclzoo.train.run import fit
 from iclzoo.zoo.errors import ContractError
 from iclzoo.zoo.factory import MODELS, create, register_model

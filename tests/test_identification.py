@@ -12,7 +12,7 @@ import pytest
 from helpers import Still, assert_close
 
 from iclzoo.inspect.agreement import compare, explained_share
-from iclzoo.inspect.candidates import contains, default_candidates, fit_candidate, named_parameters
+from iclzoo.inspect.candidates import default_candidates, fit_candidate
 from iclzoo.inspect.identification import identify
 from iclzoo.inspect.identification_plot import agreement_bars, identification_figure
 from iclzoo.inspect.outside import inside_and_outside
@@ -20,6 +20,7 @@ from iclzoo.inspect.tables import identification_tables
 from iclzoo.train.baselines import fitted_baseline
 from iclzoo.train.inputs import Gaussian, Uniform
 from iclzoo.train.tasks import LinearRegression, SineRegression, Task, TaskPool
+from iclzoo.zoo.algorithm import algorithm
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
 from iclzoo.zoo.algorithms.least_squares import LeastSquares, Ridge, Zero
 from iclzoo.zoo.algorithms.smoothing import KNearestNeighbours, NadarayaWatson
@@ -208,6 +209,14 @@ def test_distributions_outside(getkey):
     assert list(inside_and_outside(Odd())) == ["training"]
 
 
+def contains(general: str, special: str) -> bool:
+    return algorithm(general).imitates(algorithm(special))
+
+
+def parameters(name: str, learner) -> dict:
+    return algorithm(name).parameters(learner)
+
+
 def test_which_algorithms_can_imitate_which():
     pairs = [
         ("preconditioned-gd", "gd-1"),
@@ -249,10 +258,10 @@ def test_features_of_a_control_are_read_with_its_initial_weights(getkey):
 
 
 def test_parameters_that_do_not_matter_are_none():
-    assert named_parameters("gd++-1", GradientDescentPlusPlus(1.0, 0.5))["gamma"] is None
-    assert named_parameters("gd++-2", GradientDescentPlusPlus(1.0, 0.5, num_steps=2))["gamma"] == 0.5
+    assert parameters("gd++-1", GradientDescentPlusPlus(1.0, 0.5))["gamma"] is None
+    assert parameters("gd++-2", GradientDescentPlusPlus(1.0, 0.5, num_steps=2))["gamma"] == 0.5
     free = GradientDescentPlusPlus([1.0, 2.0], [0.5, 0.25], num_steps=2)
-    assert named_parameters("gd++-2-free", free)["gamma"] == [0.5, None]
+    assert parameters("gd++-2-free", free)["gamma"] == [0.5, None]
 
 
 def test_fits_to_predictions_that_cannot_be_met_are_the_best_there_are(x64, getkey):

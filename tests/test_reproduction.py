@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from test_training import TINY
 
 from iclzoo.inspect.alignment import Mean
+from iclzoo.inspect.catalogue import list_results, result
 from iclzoo.inspect.reproduction import Bar, Finding, Outcome, Reproduction, Result, Shelf, percent, reproduce
 from iclzoo.inspect.reproduction_page import cells, check_place, number, record, section, write_page
-from iclzoo.inspect.result_book import list_results, result
-from iclzoo.train.recipe_book import list_recipes
+from iclzoo.train.catalogue import list_recipes
 from iclzoo.zoo.checkpoint import list_checkpoints
 from iclzoo.zoo.errors import ExistsError, UnknownNameError
 

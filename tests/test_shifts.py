@@ -9,11 +9,11 @@ import pytest
 from matplotlib.figure import Figure
 
 from iclzoo.inspect.alignment import Mean
-from iclzoo.inspect.shifts import SHIFTS, shift, shifts
+from iclzoo.inspect.shifts import shift, shifts
 from iclzoo.inspect.shifts_plot import shift_curves, shifts_figure
-from iclzoo.inspect.sweeps import DistractedTask
 from iclzoo.train.inputs import Gaussian
 from iclzoo.train.losses import over_tasks, squared_error
+from iclzoo.train.sweeps import DistractedTask
 from iclzoo.train.tasks import LinearRegression, SineRegression, TaskPool
 from iclzoo.train.teachers import GaussianTeacher, PooledTeacher
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
@@ -164,7 +164,7 @@ def test_everything_survives_in_numbers_and_pictures(getkey):
     broken = eqx.tree_at(lambda m: m.attention.W_V, fresh, jnp.full_like(fresh.attention.W_V, jnp.nan))
     found, missing = shifts({"fresh": fresh, "broken": broken, "zero": Zero()}, task, num_tasks=1, key=getkey())
     assert not missing
-    assert list(found) == list(SHIFTS)
+    assert list(found) == list(task.sweeps())
     for shifted in found.values():
         assert shifted.half_mse["broken"][0] == Mean(None, None)
         assert "not finite on up to 1 of 1 tasks" in shifted.undefined["broken"]

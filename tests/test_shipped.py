@@ -8,9 +8,9 @@ import pytest
 from iclzoo.inspect.figures import measure
 from iclzoo.inspect.means import mean_over_tasks
 from iclzoo.inspect.verify import verify
+from iclzoo.train.catalogue import list_recipes, recipe
 from iclzoo.train.losses import squared_error
 from iclzoo.train.recipe import Recipe
-from iclzoo.train.recipe_book import list_recipes, recipe
 from iclzoo.zoo.checkpoint import checkpoint_folder, list_checkpoints, load, read_card
 from iclzoo.zoo.config import from_config, to_config
 

@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import pytest
 from helpers import assert_close, random_prompt
 
-from iclzoo.train.spectral import SpectralDescent, spectrum
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
+from iclzoo.zoo.spectrum import spectrum
 
 
 @pytest.mark.parametrize("num_examples", [3, 5, 11])
@@ -20,4 +20,4 @@ from iclzoo.zoo.algorithms.gradient_descent import GradientDescent, GradientDesc
 )
 def test_the_spectrum_is_all_that_descent_sees(x64, getkey, algorithm, num_examples):
     prompt = random_prompt(getkey(), num_examples=num_examples, input_dim=5, output_dim=2)
-    assert_close(SpectralDescent(algorithm())(spectrum(prompt)), algorithm()(prompt))
+    assert_close(algorithm().from_spectrum(spectrum(prompt)), algorithm()(prompt))

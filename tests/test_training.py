@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from helpers import trees_equal
 
+from iclzoo.train.catalogue import list_recipes, recipe
 from iclzoo.train.devices import Team, first_devices
 from iclzoo.train.loop import compile_advance, initial_model, start
 from iclzoo.train.optimiser import Adam
 from iclzoo.train.recipe import Recipe
-from iclzoo.train.recipe_book import list_recipes, recipe
 from iclzoo.train.run import MAX_STEPS, fit, next_chunk
 from iclzoo.train.schedule import Ends, Every, Logarithmic
 from iclzoo.train.tasks import LinearRegression

@@ -19,8 +19,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..zoo.checked import Number
 from ..zoo.checks import PlainReals, Scalar, is_traced
-from ..zoo.config import setting
 from ..zoo.errors import ConfigError
+from .task import register_task
 
 Matrix = Float[Array, "input_dim input_dim"]
 
@@ -64,6 +64,7 @@ class Inputs(eqx.Module):
     """Interface: a distribution of the input vectors of a prompt, all alike."""
 
     independent: ClassVar[bool] = True  # of each other, within a prompt
+    normal: ClassVar[bool] = False
 
     def check_sizes(self, input_dim: int) -> None:
         """**Raises** `ConfigError` where there are no inputs of as many coordinates."""
@@ -81,7 +82,7 @@ class Inputs(eqx.Module):
         """M(A) = E[x xᵀ A x xᵀ]."""
 
 
-@setting("uniform")
+@register_task("uniform")
 class Uniform(Inputs):
     """x ~ U(−half_width, half_width), coordinates independent.
 
@@ -100,9 +101,11 @@ class Uniform(Inputs):
         return independent_fourth_moment(A, c2=self.half_width**2 / 3, c4=self.half_width**4 / 5)
 
 
-@setting("gaussian")
+@register_task("gaussian")
 class Gaussian(Inputs):
     """x ~ N(0, Λ): `variance` is one variance for every coordinate, one for each, or the whole matrix Λ."""
+
+    normal: ClassVar[bool] = True
 
     variance: Annotated[
         Number | Float[Array, " input_dim"] | Matrix | tuple,
@@ -133,7 +136,7 @@ class Gaussian(Inputs):
         return covariance @ (A + A.T) @ covariance + jnp.trace(A @ covariance) * covariance
 
 
-@setting("exponential")
+@register_task("exponential")
 class Exponential(Inputs):
     """x ~ scale · Exponential(1), coordinates independent and positive: their mean is `scale`, and is not taken away.
 
@@ -155,7 +158,7 @@ class Exponential(Inputs):
         )
 
 
-@setting("laplace")
+@register_task("laplace")
 class Laplace(Inputs):
     """x ~ Laplace(0, scale), coordinates independent, of variance 2·scale². von Oswald et al. 2023, appendix A.2."""
 
@@ -171,7 +174,7 @@ class Laplace(Inputs):
         return independent_fourth_moment(A, c2=2 * self.scale**2, c4=24 * self.scale**4)
 
 
-@setting("random_covariance")
+@register_task("random_covariance")
 class RandomCovariance(Inputs):
     """x ~ N(0, diag(λ)) with λ₁ … λ_d ~ variance · Exponential(1) drawn once for each prompt and shared by all of its inputs.
 

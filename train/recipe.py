@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from ..zoo.checked import Size
-from ..zoo.checks import MAX_SEED, FileName, Whole
+from ..zoo.checks import MAX_SEED, Each, FileName, Whole
 from ..zoo.config import setting
 from ..zoo.errors import ConfigError
-from .baselines import check_baseline
+from .baselines import Baseline
 from .optimiser import Adam
 from .schedule import Ends, Every, Schedule
 from .tasks import LinearRegression, Task
@@ -35,13 +35,11 @@ class Recipe:
     seed: Annotated[int, Whole(0, MAX_SEED)] = 0
     log: Schedule = Every(250)
     keep: Schedule = Ends()
-    baselines: tuple[str, ...] = ("gd-1",)
+    baselines: Annotated[tuple[str | Any, ...], Each(Baseline())] = ("gd-1",)
     description: str = ""
     reference: str = ""
 
     def __post_init__(self):
-        for baseline in self.baselines:
-            check_baseline(baseline)
         if self.optimiser.warmup_steps >= self.num_steps:
             raise ConfigError(
                 f"warmup_steps ({self.optimiser.warmup_steps}) must be fewer than num_steps ({self.num_steps})"

@@ -4,77 +4,30 @@ A task draws a prompt and, apart from it, the target: the true label of the quer
 y is made are separate settings, so that a shift in one is a shift in one.
 """
 
-from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Annotated
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..zoo.algorithms.least_squares import LeastSquares, Ridge, bayes_regularisation
 from ..zoo.checked import Number, Size
 from ..zoo.checks import MAX_SIZE, Whole, is_traced
-from ..zoo.config import setting
-from ..zoo.determinism import split
-from ..zoo.errors import ConfigError, NotApplicable
-from ..zoo.gate import gated
-from ..zoo.memory import check_memory
+from ..zoo.errors import ConfigError
 from ..zoo.moments import Moments
-from ..zoo.prompt import Prompt
+from ..zoo.prompt import Learner, Prompt
 from .inputs import Inputs, Scale, ScaleOrZero, Uniform
+from .sweeps import distractors, distribution, half_width, num_examples, teacher_scale
+from .task import Sweep, Target, Task, Values, register_task
 from .teachers import GaussianTeacher, PoolSeed, Teacher, pool_key
 
-Target = Float[Array, " output_dim"]
 Labels = Float[Array, "num_examples output_dim"]
 
 
-class Task(eqx.Module):
-    """Interface: a distribution over (prompt, target)."""
-
-    input_dim: eqx.AbstractVar[int]
-    output_dim: eqx.AbstractVar[int]
-    num_examples: eqx.AbstractVar[int]
-
-    @property
-    def population(self) -> "Task":
-        """The task without end that learners are measured on: itself, unless it is a finite set of prompts."""
-        return self
-
-    def moments(self) -> Moments:
-        """The moments of the task. **Raises** `NotApplicable`, saying why, where it is not linear regression with a Gaussian teacher."""
-        raise NotApplicable(f"{type(self).__name__} is not linear regression with a Gaussian teacher")
-
-    def check_memory(self, num_tasks: int = 1) -> None:
-        """`ConfigError` unless so many prompts of the task, and a linear teacher of each, fit into this machine."""
-        d, n_y, N = self.input_dim, self.output_dim, self.num_examples
-        prompts = "a prompt" if num_tasks == 1 else f"a batch of {num_tasks} prompts"
-        sizes = f"input_dim {d}, output_dim {n_y} and num_examples {N}"
-        check_memory(f"{prompts} of {sizes}", num_tasks * ((N + 1) * (d + n_y) + d * n_y))
-
-    @abstractmethod
-    def draw(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
-        """What `sample` gives, by whichever generator JAX is set to: for classes to define, not to call."""
-
-    @gated
-    def sample(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
-        """One prompt and the label of its query.
-
-        The numbers of one task come from JAX's threefry generator in its original form, several times faster than the partitionable one.
-        What that gives up, splitting one array's stream over devices, is not missed: batches are split between tasks, each
-        with a key of its own.
-        """
-        with jax.threefry_partitionable(False):
-            return self.draw(key)
-
-    @gated
-    def sample_batch(self, key: PRNGKeyArray, num_tasks: int) -> tuple[Prompt, Float[Array, "{num_tasks} output_dim"]]:
-        """`num_tasks` independent prompts and targets, with a leading axis on every array."""
-        self.check_memory(num_tasks)
-        return jax.vmap(self.sample)(split(key, num_tasks))
-
-
-@setting("linear_regression")
+@register_task("linear_regression")
 class LinearRegression(Task):
     """Linear regression: y = W x + ε with a fresh teacher W for every prompt.
 
@@ -116,6 +69,15 @@ class LinearRegression(Task):
             independent_inputs=self.inputs.independent,
         )
 
+    def bayes_predictor(self) -> Learner:
+        """Ridge regression with ρ = σ²/α²; without noise, least squares."""
+        rho = bayes_regularisation(self.moments())
+        return Ridge(rho) if rho else LeastSquares()
+
+    def sweeps(self) -> Mapping[str, Callable[[Values], Sweep]]:
+        kinds = (half_width, teacher_scale, distribution, distractors, num_examples)
+        return {sweep.__name__: partial(sweep, self) for sweep in kinds}
+
     def draw(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
         key_x, key_teacher, key_noise = jr.split(key, 3)
         xs = self.inputs.sample(key_x, self.num_examples + 1, self.input_dim)
@@ -129,7 +91,7 @@ class LinearRegression(Task):
         return Prompt(xs=xs[:-1], ys=ys, query=xs[-1]), target
 
 
-@setting("sine_regression")
+@register_task("sine_regression")
 class SineRegression(Task):
     """Sine regression: waves of period 2π whose amplitude and phase are drawn independently for every prompt.
 
@@ -158,6 +120,9 @@ class SineRegression(Task):
     def output_dim(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return 1
 
+    def sweeps(self) -> Mapping[str, Callable[[Values], Sweep]]:
+        return {sweep.__name__: partial(sweep, self) for sweep in (half_width, distribution, num_examples)}
+
     def draw(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
         key_x, key_amplitude, key_phase = jr.split(key, 3)
         xs = self.inputs.sample(key_x, self.num_examples + 1, 1)
@@ -167,7 +132,7 @@ class SineRegression(Task):
         return Prompt(xs=xs[:-1], ys=labels[:-1], query=xs[-1]), labels[-1]
 
 
-@setting("task_pool")
+@register_task("task_pool")
 class TaskPool(Task):
     """One of `num_tasks` prompts of `task`: teacher, inputs, query and target were drawn together once, by `pool_seed`.
 
@@ -194,6 +159,10 @@ class TaskPool(Task):
     @property
     def population(self) -> Task:
         return self.task.population
+
+    def sweeps(self) -> Mapping[str, Callable[[Values], Sweep]]:
+        """Those of the task behind the pool."""
+        return self.task.sweeps()
 
     def draw(self, key: PRNGKeyArray) -> tuple[Prompt, Target]:
         return self.task.draw(pool_key(key, self.num_tasks, self.pool_seed))

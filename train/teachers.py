@@ -11,10 +11,10 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..zoo.checked import Number, Size
 from ..zoo.checks import MAX_SEED, PlainReals, Whole, is_traced, shown
-from ..zoo.config import setting
 from ..zoo.determinism import key_of
 from ..zoo.errors import ConfigError, NotApplicable
 from .inputs import MOST_SCALE, Gaussian, ScaleOrZero, Variance, check_variance_size, shape_of
+from .task import register_task
 
 PoolSeed = Annotated[int, Whole(0, MAX_SEED)]
 
@@ -27,14 +27,14 @@ class Teacher(eqx.Module):
 
     def moments(self) -> tuple[Number | Float[Array, "output_dim input_dim"], Number]:
         """Mean and standard deviation of the entries, where they are independent and normal. **Raises** `NotApplicable` where not."""
-        raise NotApplicable(f"the teacher is {type(self).__name__}, whose entries are not independent and normal")
+        raise NotApplicable(f"the teacher is {type(self).__name__}")
 
     @abstractmethod
     def sample(self, key: PRNGKeyArray, output_dim: int, input_dim: int) -> Float[Array, "{output_dim} {input_dim}"]:
         """The weights W of one task."""
 
 
-@setting("gaussian_teacher")
+@register_task("gaussian_teacher")
 class GaussianTeacher(Teacher):
     """Teacher weights W ~ N(μ, α²), entries independent: `scale` is α and `mean` is μ, for each entry or for all."""
 
@@ -64,7 +64,7 @@ class GaussianTeacher(Teacher):
         return jnp.asarray(self.mean, noise.dtype) + self.scale * noise
 
 
-@setting("anisotropic_teacher")
+@register_task("anisotropic_teacher")
 class AnisotropicTeacher(Teacher):
     """Teacher weights whose rows are w ~ N(0, Σ): `variance` is Σ's diagonal, one variance for each coordinate, or the whole Σ.
 
@@ -83,7 +83,7 @@ class AnisotropicTeacher(Teacher):
         return Gaussian(self.variance).sample(key, output_dim, input_dim)
 
 
-@setting("pooled_teacher")
+@register_task("pooled_teacher")
 class PooledTeacher(Teacher):
     """One of `num_tasks` teachers, W ~ Uniform{W₁ … W_M}: each was drawn from `teacher` once and for all, by `pool_seed`.
 

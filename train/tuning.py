@@ -7,16 +7,26 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-import optax
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
 from ..zoo.frozen import trainable
+from ..zoo.minimise import minimise
+from ..zoo.spectrum import Spectrum
 
 Algorithm = TypeVar("Algorithm")
 
+
+class SpectralLearner(eqx.Module):
+    """What a learner predicts from the spectrum of a prompt in place of the prompt."""
+
+    learner: Any  # has `from_spectrum`
+
+    def __call__(self, spectrum: Spectrum) -> Float[Array, " output_dim"]:
+        return self.learner.from_spectrum(spectrum)
+
+
 NUM_STARTS = 8
 SCREENING_TASKS = 2000
-GRADIENT_TOLERANCE = 2e-4  # of the loss, in parts of that of predicting 0, by the logarithm of a parameter
 
 
 def tune(
@@ -56,24 +66,3 @@ def tune(
     best = jnp.nanargmin(losses)
     theta, _ = descend(jax.tree.map(lambda array: array[best], screened), prompts, targets, max_steps=30)
     return learner(theta)
-
-
-def minimise(
-    loss, theta, max_steps: int, gradient_tolerance: float | Float[Array, ""] = GRADIENT_TOLERANCE
-) -> tuple[Any, Float[Array, ""]]:
-    """L-BFGS on `loss` from `theta`, until the gradient is smaller than `gradient_tolerance` or `max_steps` are done."""
-    optimiser = optax.lbfgs()
-    value_and_grad = optax.value_and_grad_from_state(loss)
-
-    def step(carry):
-        theta, state, count, _ = carry
-        value, grad = value_and_grad(theta, state=state)
-        updates, state = optimiser.update(grad, state, theta, value=value, grad=grad, value_fn=loss)
-        return optax.apply_updates(theta, updates), state, count + 1, optax.tree.norm(grad)
-
-    def unfinished(carry):
-        _, _, count, gradient_norm = carry
-        return (count < max_steps) & (gradient_norm > gradient_tolerance)
-
-    theta, *_ = jax.lax.while_loop(unfinished, step, (theta, optimiser.init(theta), 0, jnp.inf))
-    return theta, loss(theta)

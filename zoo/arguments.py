@@ -74,11 +74,6 @@ _SORTS = {
 }
 # What to do about the commonest mistakes, by what was wanted and what came.
 _ADVICE = {
-    (
-        "a learner",
-        "a string",
-    ): "write iclzoo.load({0!r}) for a checkpoint, iclzoo.best_baseline({0!r}, task) for an algorithm",
-    ("a learner", "a path"): "write iclzoo.load(path)",
     ("a learner", "a recipe"): "write iclzoo.fit(recipe).model",
     ("a recipe", "a string"): "write iclzoo.recipe({0!r})",
     ("one prompt", "a batch of prompts"): "use jax.vmap, as in jax.vmap(model)(prompts)",
@@ -192,6 +187,7 @@ LEARNER, TASK, RECIPE = of_sort("a learner"), of_sort("a task"), of_sort("a reci
 PROMPT, PROMPTS, PRODUCTS = of_sort("one prompt"), of_sort("a batch of prompts"), of_sort("the products of a layer")
 NAME = of_sort("a string", example="a name in quotation marks")
 PATH = of_sort("a string", "a path", example='a path, such as "runs/mine"')
+NAME_OR_LEARNER = of_sort("a string", "a learner", example='"gd-2" or iclzoo.LeastSquares()')
 LEARNERS = mapping(NAME, LEARNER, '{"mine": model}')
 
 

@@ -35,12 +35,16 @@ class Card:
     steps: tuple[int, ...] = ()  # the points of training that were kept, in order
     files: Mapping[str, Any] = field(default_factory=dict)  # name → bytes and sha256
     versions: Mapping[str, str] = field(default_factory=dict)
+    origins: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # name → package and version, or file and sha256, if not of the zoo
     format: int = FORMAT
 
     def to_json(self) -> str:
         """The card as text. **Raises** `CardError` for what JSON cannot hold: numbers that are not finite, or objects of any class."""
         try:
-            text = json.dumps(asdict(self), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+            entries = {name: value for name, value in asdict(self).items() if name != "origins" or value}
+            text = json.dumps(entries, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
             text.encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise CardError(f"the card cannot be written as JSON: {said_by(error)}") from None
@@ -72,6 +76,11 @@ class Card:
         for file, recorded in entries.get("files", {}).items():
             if not _RECORDED_FILE.fullmatch(file) or not isinstance(recorded, dict):
                 raise CardError(f"{path}: entry 'files' must record files of the checkpoint, got {file!r:.60}")
+        for origin in entries.get("origins", {}).values():
+            if not isinstance(origin, dict) or not all(isinstance(value, str) for value in origin.values()):
+                raise CardError(
+                    f"{path}: entry 'origins' must say a package or a file for each name, got {origin!r:.60}"
+                )
         values: dict[str, Any] = entries | {"steps": tuple(entries.get("steps", ()))}
         try:
             return cls(**values)

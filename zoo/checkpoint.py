@@ -25,6 +25,7 @@ from safetensors import SafetensorError
 from .arguments import LEARNER, PATH, mapping
 from .card import CARD_FILE, Card, library_versions
 from .checks import An, shown, whole_number
+from .config import from_config
 from .errors import (
     CardError,
     CheckpointError,
@@ -53,6 +54,7 @@ from .folders import FolderKind, current
 from .forked import check_process
 from .gate import gate, gated
 from .memory import physical_memory
+from .origins import origins, with_advice
 from .tensors import described, differing_settings, fill, from_bytes, named_arrays, to_bytes
 
 T = TypeVar("T")
@@ -107,7 +109,9 @@ def skeleton(card: Card, source: Path) -> Any:
     check_num_layers(card, source)
     try:
         return eqx.filter_eval_shape(lambda: create(card.model, key=jr.key(0), **card.hyperparameters))
-    except (ConfigError, UnknownNameError) as error:
+    except UnknownNameError as error:
+        raise CardError(f"{source}: {with_advice(error, card.origins)}") from None
+    except ConfigError as error:
         raise CardError(f"{source}: {error}") from None
     except Exception as error:  # whatever a constructor makes of hyperparameters it was not written for
         reason = " ".join(str(error).split())
@@ -121,6 +125,14 @@ def check_num_layers(card: Card, source: Path) -> None:
         raise CardError(
             f"{source}: num_layers is {num_layers}, but the card lists {len(card.tensors)} tensors; restore it from its source"
         )
+
+
+def settings_of(card: Card, entry: str) -> Any:
+    """The task or the training on a card. **Raises** `CardError`, saying what to install or import, for a kind that is not known here."""
+    try:
+        return from_config(dict(getattr(card, entry)))
+    except UnknownNameError as error:
+        raise CardError(f"the {entry} of this checkpoint cannot be read: {with_advice(error, card.origins)}") from None
 
 
 @gate(card=An((Card,)), steps=STEPS_TO_KEEP)
@@ -156,7 +168,7 @@ def write_card(name: str | Path, card: Card) -> None:
     with writing(place), locked(place.parent):
         CHECKPOINT.settle(place)
         there = _card(place / CARD_FILE)
-        for entry in ("model", "hyperparameters", "tensors", "steps", "files"):
+        for entry in ("model", "hyperparameters", "tensors", "steps", "files", "origins"):
             if getattr(card, entry) != getattr(there, entry):
                 raise MismatchError(
                     f"{place / CARD_FILE} is not replaced: {entry} of the new card is not that of the checkpoint there; "
@@ -187,6 +199,7 @@ def checkpoint_files(model: Any, card: Card, steps: Mapping[int, Any]) -> dict[s
         steps=tuple(sorted(steps)),
         files={name: fingerprint(data) for name, data in contents.items()},
         versions=card.versions or library_versions(),
+        origins=origins(type(model), known, card.task, card.training),
     )
     contents[CARD_FILE] = card.to_json().encode()
     _check_loadable(model, contents)

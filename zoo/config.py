@@ -12,6 +12,7 @@ import numpy as np
 
 from .checked import checked
 from .errors import ConfigError, ZooError, closest, said_by
+from .frozen import Frozen
 from .registry import Registry
 
 Settings = TypeVar("Settings")
@@ -48,6 +49,8 @@ def to_config(value: Any) -> Any:
         return {str(name): to_config(entry) for name, entry in value.items()}
     if isinstance(value, tuple | list):
         return [to_config(entry) for entry in value]
+    if isinstance(value, Frozen):
+        return to_config(value.value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return np.asarray(value).tolist()

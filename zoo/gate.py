@@ -7,6 +7,7 @@ the decorator says what.
 from collections.abc import Callable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature
+from os import PathLike
 from typing import Any, TypeVar
 
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from .arguments import (
     LEARNER,
     LEARNERS,
     NAME,
+    NAME_OR_LEARNER,
     PATH,
     PRODUCTS,
     PROMPT,
@@ -60,7 +62,7 @@ PARAMETERS: dict[str, Check] = {
     },
     **dict.fromkeys(("target", "targets", "predictions"), array),
     **dict.fromkeys(("name", "pattern", "kind", "distribution"), NAME),
-    **dict.fromkeys(("candidates", "baselines"), several(NAME)),
+    **dict.fromkeys(("candidates", "baselines"), several(NAME_OR_LEARNER, least=0)),
     **{"training": training, "path": PATH, "folder": PATH},
     **dict.fromkeys(("measure", "probe"), function),
     **dict.fromkeys(("num_tasks", "chunk"), Whole(1, MAX_TASKS)),
@@ -100,7 +102,7 @@ def gate(**checks: Check | None) -> Callable[[Function], Function]:
             for name in wanted:
                 if name in given and given[name] is not own.parameters[name].default:
                     try:
-                        given[name] = wanted[name](name, given[name])
+                        given[name] = wanted[name](name, _named(wanted[name], given[name], given.get("task")))
                     except ZooError as error:
                         raise type(error)(f"{error}{_order(name, wanted, given, function)}") from None
             _fit_together(wanted, given)
@@ -125,6 +127,16 @@ def predict(learner: Learner, prompt: Prompt) -> Float[Array, " output_dim"]:
             f"but {described(learner)} predicts {described(prediction)}"
         )
     return prediction
+
+
+def _named(check: Check, value: Any, task: Any) -> Any:
+    """A learner in place of its name."""
+    from .names import named_learner  # which reads checkpoints, by functions with gates
+
+    if check is LEARNERS and isinstance(value, Mapping):
+        return {name: _named(LEARNER, learner, task) for name, learner in value.items()}
+    is_name = isinstance(value, str | PathLike)
+    return named_learner(value, task) if is_name and check in (LEARNER, layered) else value
 
 
 def _fit_together(wanted: Mapping[str, Check], given: Mapping[str, Any]) -> None:

@@ -72,6 +72,10 @@ class Registry:
         self.discover()
         return sorted(name for name in self._things if fnmatchcase(name, pattern))
 
+    def known(self) -> dict[str, Any]:
+        """What is there already, by name."""
+        return dict(self._things)
+
     def items(self) -> dict[str, Any]:
         """Everything of this kind by its name, in order."""
         return {name: self._things[name] for name in self.names()}

@@ -264,6 +264,7 @@ def _temperature_figure() -> Figure:
     return figure
 
 
+ORDER = 40  # in the document
 RESULTS = (
     Result(
         id="softmax-heads",

@@ -6,7 +6,7 @@ import jax.random as jr
 import numpy as np
 
 from ...train.baselines import best_baseline
-from ...train.recipe_book import recipe
+from ...train.catalogue import recipe
 from ...train.recipes.conditions import NUM_TASKS as POOLS
 from ...train.recipes.conditions import TEACHER_MEAN
 from ...train.step_size import optimal_step_size
@@ -180,6 +180,7 @@ def _start_figure(losses: dict[str, Mean], learned: np.ndarray) -> Figure:
     return figure
 
 
+ORDER = 70  # in the document
 RESULTS = (
     Result(
         id="task-diversity",

@@ -167,6 +167,7 @@ def _figure(paths: dict[str, CopyingPath]) -> Figure:
     return figure
 
 
+ORDER = 50  # in the document
 RESULTS = (
     Result(
         id="copying",

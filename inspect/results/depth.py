@@ -210,6 +210,7 @@ def _deep_figure(errors: Mapping[str, Mapping[str, np.ndarray]], cosines: Mappin
     return figure
 
 
+ORDER = 30  # in the document
 RESULTS = (
     Result(
         id="recurrent",

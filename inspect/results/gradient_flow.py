@@ -155,6 +155,7 @@ def _balance_figure(flows: dict[float, Flow], size: float) -> Figure:
     return figure
 
 
+ORDER = 100  # in the document
 RESULTS = (
     Result(
         id="hyperbola",

@@ -87,6 +87,7 @@ def mixing(shelf: Shelf) -> Outcome:
     return Outcome(findings, CONDITIONS.format(NUM_TASKS), interpolation_figure(line, names=("lsa", "construction")))
 
 
+ORDER = 10  # in the document
 RESULTS = (
     Result(
         id="one-layer",

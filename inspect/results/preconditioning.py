@@ -279,6 +279,7 @@ def _symmetry_figure(matrices: list[Square], best: np.ndarray) -> Figure:
     return figure
 
 
+ORDER = 90  # in the document
 RESULTS = (
     Result(
         id="preconditioner",

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...train.baselines import best_baseline
 from ...train.inputs import Uniform
+from ...train.sweeps import distribution
 from ...train.tasks import LinearRegression
 from ...zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
 from ..alignment import Mean
@@ -22,7 +23,6 @@ from ..rollouts_plot import rollouts_figure
 from ..shifts import Shift, shift
 from ..shifts_plot import shift_curves
 from ..style import Figure
-from ..sweeps import distribution
 from ..weights import gauge_fixed, products, read_step
 
 SEEDS = ("lsa", "lsa-seed-2", "lsa-seed-3")
@@ -253,6 +253,7 @@ def _distributions_figure(errors: Errors) -> Figure:
     return figure
 
 
+ORDER = 20  # in the document
 RESULTS = (
     Result(
         id="input-shift",

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
+from ...train.catalogue import recipe
 from ...train.losses import over_tasks
-from ...train.recipe_book import recipe
 from ...zoo.algorithms.least_squares import Zero
 from ...zoo.prompt import Learner, Prompt
 from ..alignment import Mean, alignment, sensitivity
@@ -107,6 +107,7 @@ def _wave_through(xs: jax.Array, ys: jax.Array, queries: jax.Array) -> np.ndarra
     return waves(queries) @ coefficients[:, 0]
 
 
+ORDER = 60  # in the document
 RESULTS = (
     Result(
         id="sines",

@@ -12,9 +12,10 @@ from scipy.optimize import minimize_scalar
 
 from ...train.inputs import Gaussian, Uniform
 from ...train.losses import squared_error
-from ...train.step_size import fitted_step_size, optimal_step_size
+from ...train.step_size import optimal_step_size
 from ...train.tasks import LinearRegression
 from ...zoo.algorithms.gradient_descent import GradientDescent
+from ...zoo.algorithms.one_step import fitted_step_size
 from ...zoo.prompt import Prompt
 from ..alignment import Alignment, Mean, alignment
 from ..curves_plot import colours, draw_curve

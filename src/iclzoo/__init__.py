@@ -15,36 +15,44 @@ if not (_package / "zoo").is_dir() and (_package.parents[1] / "zoo").is_dir():
 # ruff: noqa: E402 — the path comes first
 from .inspect.alignment import alignment, sensitivity
 from .inspect.identification import identify
+from .inspect.instrument import INSTRUMENTS as instruments
+from .inspect.instrument import Content, register_instrument
 from .inspect.population_loss import population_loss
+from .inspect.subject import Subject
 from .inspect.weights import gauge_fixed, product_distance, products
 from .train.baselines import best_baseline
-from .train.inputs import Exponential, Gaussian, Laplace, RandomCovariance, Uniform
+from .train.catalogue import list_recipes, recipe
+from .train.inputs import Exponential, Gaussian, Inputs, Laplace, RandomCovariance, Uniform
 from .train.losses import half_mse
 from .train.optimiser import Adam
 from .train.recipe import Recipe
-from .train.recipe_book import list_recipes, recipe
 from .train.run import fit, fit_ensemble
-from .train.step_size import fitted_step_size, optimal_step_size
-from .train.tasks import LinearRegression, SineRegression, Task, TaskPool
-from .train.teachers import GaussianTeacher, PooledTeacher
+from .train.step_size import optimal_step_size
+from .train.task import Task, list_tasks, register_task
+from .train.tasks import LinearRegression, SineRegression, TaskPool
+from .train.teachers import GaussianTeacher, PooledTeacher, Teacher
+from .zoo.algorithm import Algorithm, list_algorithms, register_algorithm
 from .zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
 from .zoo.algorithms.least_squares import LeastSquares, Ridge, Zero
+from .zoo.algorithms.one_step import fitted_step_size
 from .zoo.algorithms.preconditioned import PreconditionedGradientDescent
 from .zoo.algorithms.smoothing import KNearestNeighbours, NadarayaWatson, SoftmaxSmoother
 from .zoo.attention import (
     LinearSelfAttention,
     MergedLinearSelfAttention,
     ReLUSelfAttention,
+    SelfAttention,
     SoftmaxSelfAttention,
 )
 from .zoo.card import Card
 from .zoo.checkpoint import list_checkpoints, load, read_card, save
 from .zoo.constructions.gd import gradient_descent_lsa
 from .zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
-from .zoo.errors import CheckpointError, ZooError
+from .zoo.errors import CheckpointError, NotApplicable, ZooError
 from .zoo.factory import create, list_models, register_model
 from .zoo.factory import register_model as register  # its name before 0.2
 from .zoo.frozen import Frozen
+from .zoo.gate import gated
 from .zoo.interleaving import InterleavingModel
 from .zoo.prompt import Learner, Prompt
 from .zoo.token_model import ConcatenatingModel, TokenModel
@@ -57,15 +65,18 @@ _LAZY = {"heatmap": ".inspect.heatmap", "product_heatmap": ".inspect.heatmap"}
 
 __all__ = [
     "Adam",
+    "Algorithm",
     "Card",
     "CheckpointError",
     "ConcatenatingModel",
+    "Content",
     "Exponential",
     "Frozen",
     "Gaussian",
     "GaussianTeacher",
     "GradientDescent",
     "GradientDescentPlusPlus",
+    "Inputs",
     "InterleavingModel",
     "KNearestNeighbours",
     "Laplace",
@@ -75,6 +86,7 @@ __all__ = [
     "LinearSelfAttention",
     "MergedLinearSelfAttention",
     "NadarayaWatson",
+    "NotApplicable",
     "PooledTeacher",
     "PreconditionedGradientDescent",
     "Prompt",
@@ -82,11 +94,14 @@ __all__ = [
     "ReLUSelfAttention",
     "Recipe",
     "Ridge",
+    "SelfAttention",
     "SineRegression",
     "SoftmaxSelfAttention",
     "SoftmaxSmoother",
+    "Subject",
     "Task",
     "TaskPool",
+    "Teacher",
     "TokenModel",
     "Trace",
     "Uniform",
@@ -98,15 +113,19 @@ __all__ = [
     "fit",
     "fit_ensemble",
     "fitted_step_size",
+    "gated",
     "gauge_fixed",
     "gd_plus_plus_lsa",
     "gradient_descent_lsa",
     "half_mse",
     "heatmap",
     "identify",
+    "instruments",
+    "list_algorithms",
     "list_checkpoints",
     "list_models",
     "list_recipes",
+    "list_tasks",
     "load",
     "optimal_step_size",
     "population_loss",
@@ -116,7 +135,10 @@ __all__ = [
     "read_card",
     "recipe",
     "register",
+    "register_algorithm",
+    "register_instrument",
     "register_model",
+    "register_task",
     "save",
     "sensitivity",
     "trace",

@@ -51,6 +51,12 @@ A_PICTURE = typer.Option(
 @app.callback(invoke_without_command=True)
 def options(
     context: typer.Context,
+    from_: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--from", metavar="FILE.py", help="import this file first, for what it registers", callback=at_home
+        ),
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="show the traceback of an error")] = False,
     version: Annotated[bool, typer.Option("--version", help="say which version this is")] = False,
 ) -> None:
@@ -61,6 +67,11 @@ def options(
 
         show(f"iclzoo {version_of('iclzoo')}")
         raise typer.Exit
+    if from_:
+        from .train.outside import import_file
+
+        for file in from_:
+            import_file(file)
     if context.invoked_subcommand is None:
         show(context.get_help())
         raise typer.Exit(2)
@@ -114,12 +125,22 @@ def heatmap(
 
 @app.command()
 def train(
-    recipe: Annotated[str, typer.Argument(help="a recipe of `iclzoo list`")],
+    recipe: Annotated[
+        str,
+        typer.Argument(
+            help="a recipe of `iclzoo list`, FILE.py:RECIPE, package.module:RECIPE, or JSON, as a run's run.json",
+            callback=at_home,
+        ),
+    ],
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="the run's folder; runs/RECIPE unless given", callback=at_home),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with a run that was cut short")] = False,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="another setting, as in optimiser.learning_rate=0.01; repeat"),
+    ] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="another seed than the recipe's")] = None,
     seeds: Annotated[
         str | None,
@@ -146,14 +167,15 @@ def train(
     from .inspect.figures import measure_checkpoint, standard_probe
     from .inspect.tables import figures_tables
     from .output import working
-    from .train import recipe_book
+    from .train import catalogue
     from .train.devices import Team, first_devices, join, leave
+    from .train.outside import changed
     from .train.run import fit, fit_ensemble
     from .zoo.checkpoint import read_card
 
     if coordinator is None and (processes is not None or process is not None):
         raise ConfigError("--processes and --process are for several processes that meet at a --coordinator; name it")
-    chosen = recipe_book.recipe(recipe)
+    chosen = changed(catalogue.recipe(recipe), set_ or ())
     changes = {"seed": seed, "num_steps": steps}
     chosen = replace(chosen, **{name: value for name, value in changes.items() if value is not None})
     folder = output or Path("runs") / chosen.name
@@ -288,8 +310,8 @@ def reproduce(
 ) -> None:
     """Reproduce published results: our number beside the published one, the verdict, and the figure."""
     from .inspect import reproduction_page as pages
+    from .inspect.catalogue import list_results, result
     from .inspect.reproduction import reproduce
-    from .inspect.result_book import list_results, result
     from .output import working
 
     if list_them:

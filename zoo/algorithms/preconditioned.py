@@ -4,15 +4,21 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..algorithm import Algorithm, Targets, register_algorithm
 from ..checked import Steps, checked
 from ..checks import Reals
+from ..config import setting
 from ..errors import ConfigError, ShapeError
 from ..gate import gated
-from ..prompt import Prompt
+from ..minimise import GRADIENT_TOLERANCE
+from ..moments import Moments
+from ..prompt import Learner, Prompt
+from .one_step import best_preconditioner, fitted_preconditioner
 
 Preconditioner = Float[Array, "input_dim input_dim"] | Float[Array, "num_steps input_dim input_dim"]
 
 
+@setting("preconditioned_gradient_descent")
 class PreconditionedGradientDescent(eqx.Module):
     """`num_steps` steps of preconditioned gradient descent on L(W) = 1/(2N) Σᵢ ‖W xᵢ − yᵢ‖², from zero.
 
@@ -54,3 +60,23 @@ class PreconditionedGradientDescent(eqx.Module):
     @gated
     def __call__(self, prompt: Prompt) -> Float[Array, " output_dim"]:
         return self.weights(prompt) @ prompt.query
+
+
+@register_algorithm("preconditioned-gd")
+class OnePreconditionedStep(Algorithm):
+    """One step of gradient descent through the best matrix."""
+
+    special_cases = ("zero", "gd-1")
+
+    def start(self, prompts: Prompt, targets: Targets) -> Learner:
+        return self.fitted(prompts, targets, tolerance=GRADIENT_TOLERANCE)
+
+    @property
+    def has_closed_form(self) -> bool:
+        return True
+
+    def best(self, moments: Moments) -> Learner:
+        return PreconditionedGradientDescent(best_preconditioner(moments).preconditioner)
+
+    def fitted(self, prompts: Prompt, targets: Targets, *, tolerance: float) -> Learner:
+        return PreconditionedGradientDescent(fitted_preconditioner(prompts, targets))

@@ -1,5 +1,6 @@
 """Predictions that average the labels of the examples near the query, with no model of the function."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import equinox as eqx
@@ -7,15 +8,18 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..algorithm import Algorithm, Targets, average, register_algorithm
 from ..checked import Number, Size, checked
 from ..checks import Scalar
+from ..config import setting
 from ..errors import ShapeError
 from ..gate import gated
-from ..prompt import Prompt
+from ..prompt import Learner, Prompt
 
 Weights = Float[Array, " num_examples"]
 
 
+@setting("k_nearest_neighbours")
 class KNearestNeighbours(eqx.Module):
     """The mean label of the `num_neighbours` examples nearest to the query; of two equally near, the earlier one counts.
 
@@ -41,6 +45,7 @@ class KNearestNeighbours(eqx.Module):
         return prompt.ys[nearest].mean(axis=0)
 
 
+@setting("nadaraya_watson")
 class NadarayaWatson(eqx.Module):
     """Kernel smoothing with a Gaussian kernel of width `bandwidth` = h > 0.
 
@@ -67,6 +72,7 @@ class NadarayaWatson(eqx.Module):
         return self.weights(prompt) @ prompt.ys
 
 
+@setting("softmax_smoother")
 class SoftmaxSmoother(eqx.Module):
     """Kernel smoothing with the exponential of an inner product: what one softmax attention head with identity weights computes.
 
@@ -97,3 +103,35 @@ class SoftmaxSmoother(eqx.Module):
 def squared_distances(prompt: Prompt) -> Weights:
     """‖xᵢ − x_query‖² of each example."""
     return ((prompt.xs - prompt.query[None]) ** 2).sum(axis=1)
+
+
+@register_algorithm("knn-K")
+class Nearest(Algorithm):
+    """The mean label of the K nearest neighbours."""
+
+    def start(self, prompts: Prompt, targets: Targets) -> Learner:
+        return KNearestNeighbours(self.number)
+
+    @classmethod
+    def numbers(cls, depth: int) -> Sequence[int]:
+        return (1, 3)
+
+
+@register_algorithm("nadaraya-watson")
+class BestBandwidth(Algorithm):
+    """Smoothing with a Gaussian kernel of the best width."""
+
+    special_cases = ("knn-1",)
+
+    def start(self, prompts: Prompt, targets: Targets) -> Learner:
+        return NadarayaWatson(
+            jnp.sqrt(average(lambda prompt: squared_distances(prompt).mean() / prompt.input_dim, prompts))
+        )
+
+
+@register_algorithm("softmax-smoother")
+class BestTemperature(Algorithm):
+    """Softmax over inner products at the best inverse temperature."""
+
+    def start(self, prompts: Prompt, targets: Targets) -> Learner:
+        return SoftmaxSmoother(1 / average(lambda prompt: jnp.abs(prompt.xs @ prompt.query).mean(), prompts))

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..attention import LinearSelfAttention
 from ..checked import InitScale, Size
@@ -81,6 +81,10 @@ class MLPLSA(TokenModel):
     @property
     def stack(self) -> tuple[LinearSelfAttention, ...]:
         return (self.attention,)
+
+    def features(self, x: Float[Array, " input_dim"]) -> Float[Array, " embed_dim"]:
+        """m(x): the embedding of x with y = 0."""
+        return self.embedding(jnp.concatenate([x, jnp.zeros(self.output_dim, x.dtype)]))
 
     def embed(self, prompt: Prompt) -> Tokens:
         y_query = jnp.zeros(self.output_dim, prompt.ys.dtype)

@@ -1,11 +1,12 @@
-"""One setting of a task moved away from where learners were trained: for `shifts`.
+"""One setting of a regression task moved away from where learners were trained.
 
 Values that may be arrays are arrays here, so that learners are compiled once for a whole sweep.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -13,30 +14,15 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ..train.inputs import Exponential, Gaussian, Laplace, Uniform
-from ..train.tasks import LinearRegression, SineRegression, Target, Task
-from ..train.teachers import GaussianTeacher
 from ..zoo.arguments import NAME, Check, several
 from ..zoo.checks import Real, whole_number
 from ..zoo.errors import NotApplicable, unknown_name
 from ..zoo.gate import gated
 from ..zoo.prompt import Prompt
-
-Value = float | int | str
-Values = Sequence[Value] | None
+from .inputs import Exponential, Gaussian, Laplace, Uniform
+from .task import Sweep, Target, Task, Values
 
 MOST_EXAMPLES = 100_000  # of prompts that still fit into memory
-
-
-@dataclass(frozen=True)
-class Sweep:
-    """A setting, its values, and the task at each; or, where it is the length of prompts, one task of the longest."""
-
-    setting: str
-    values: tuple[Value, ...]
-    training: Value | None  # where learners were trained; None where that is no value of this setting
-    tasks: tuple[Task, ...]
-    lengths: tuple[int, ...] = ()
 
 
 class DistractedTask(Task):
@@ -69,23 +55,20 @@ class DistractedTask(Task):
 
 
 @gated
-def half_width(task: Task, values: Values) -> Sweep:
+def half_width(task: Any, values: Values) -> Sweep:
     """x ~ U(−h, h)."""
-    task, scale = _regression(task, "half-width of inputs"), _input_scale(task)
-    training = float(task.inputs.half_width) if isinstance(task.inputs, Uniform) else None
-    width = scale * 3**0.5 if training is None else training
+    scale = _input_scale(task)
+    training = getattr(task.inputs, "half_width", None)
+    width = scale * 3**0.5 if training is None else (training := float(training))
     chosen = _numbers(values, [width * factor for factor in (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)], Real(above=0))
     tasks = tuple(replace(task, inputs=Uniform(_array(h))) for h in chosen)
     return Sweep("input half-width h, x ~ U(−h, h)", chosen, training, tasks)
 
 
 @gated
-def teacher_scale(task: Task, values: Values) -> Sweep:
+def teacher_scale(task: Any, values: Values) -> Sweep:
     """W ~ N(μ, α²)."""
-    task = _linear(task, "teacher scale")
-    if not isinstance(task.teacher, GaussianTeacher):
-        raise NotApplicable(f"a teacher scale needs a Gaussian teacher, got {type(task.teacher).__name__}")
-    training = float(task.teacher.scale)
+    training = float(task.moments().teacher_scale)
     chosen = _numbers(
         values,
         [(training or 1.0) * factor for factor in (0.25, 0.5, 1.0, 2.0, 3.0, 5.0)],
@@ -96,9 +79,9 @@ def teacher_scale(task: Task, values: Values) -> Sweep:
 
 
 @gated
-def distribution(task: Task, values: Values) -> Sweep:
+def distribution(task: Any, values: Values) -> Sweep:
     """Uniform, normal, exponential or Laplace inputs, with the E[x²] of the task."""
-    task, scale = _regression(task, "distribution of inputs"), _input_scale(task)
+    scale = _input_scale(task)
     kinds = {
         "uniform": Uniform(_array(3**0.5 * scale)),
         "normal": Gaussian(_array(scale**2)),
@@ -115,21 +98,19 @@ def distribution(task: Task, values: Values) -> Sweep:
 
 
 @gated
-def distractors(task: Task, values: Values) -> Sweep:
+def distractors(task: Any, values: Values) -> Sweep:
     """Examples with labels from N(0, 1)."""
-    task = _linear(task, "distractor examples")
     N = task.num_examples
     chosen = _whole(values, np.linspace(0, N, min(N, 5) + 1).astype(int).tolist(), at_most=N)
-    clean = replace(task, num_distractors=0)  # pyright: ignore[reportCallIssue]
+    clean = replace(task, num_distractors=0)
     tasks = tuple(DistractedTask(clean, jnp.asarray(number)) for number in chosen)  # pyright: ignore[reportCallIssue]
     return Sweep(f"distractors among N = {N} examples", chosen, task.num_distractors, tasks)
 
 
 @gated
-def num_examples(task: Task, values: Values) -> Sweep:
+def num_examples(task: Any, values: Values) -> Sweep:
     """N: a prompt of fewer examples is the beginning of one of more."""
-    task = _regression(task, "number of examples")
-    if isinstance(task, LinearRegression) and task.num_distractors:
+    if getattr(task, "num_distractors", 0):
         raise NotApplicable(
             "the beginning of a prompt with distractors has another number of them: set num_distractors=0"
         )
@@ -140,29 +121,9 @@ def num_examples(task: Task, values: Values) -> Sweep:
     return Sweep("number of examples N", chosen, N, (replace(task, num_examples=max(chosen)),), lengths=chosen)
 
 
-SWEEPS: dict[str, Callable[[Task, Values], Sweep]] = {
-    "half_width": half_width,
-    "teacher_scale": teacher_scale,
-    "distribution": distribution,
-    "distractors": distractors,
-    "num_examples": num_examples,
-}
-
-
-def _linear(task: Task, setting: str) -> LinearRegression:
-    if not isinstance(task, LinearRegression):
-        raise NotApplicable(f"{type(task).__name__} has no {setting} to shift; LinearRegression has")
-    return task
-
-
-def _regression(task: Task, setting: str) -> LinearRegression | SineRegression:
-    return task if isinstance(task, SineRegression) else _linear(task, setting)
-
-
-def _input_scale(task: Task) -> float:
+def _input_scale(task: Any) -> float:
     """The root mean square of an entry of x."""
-    inputs = _regression(task, "scale of inputs").inputs
-    return float(np.sqrt(np.trace(np.asarray(inputs.covariance(task.input_dim))) / task.input_dim))
+    return float(np.sqrt(np.trace(np.asarray(task.inputs.covariance(task.input_dim))) / task.input_dim))
 
 
 def _numbers(values: Values, default: Sequence[float], check: Check) -> tuple[float, ...]:
