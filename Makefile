@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test checkpoints clean
+.PHONY: demo test matrix checkpoints clean
 
 demo: $(VENV)/installed
 	$(BIN)/iclzoo demo -o demo.png

@@ -23,7 +23,6 @@ from ..zoo.arguments import several
 from ..zoo.attention import Product
 from ..zoo.checked import Number
 from ..zoo.errors import NotApplicable, ZooError
-from ..zoo.frozen import Frozen
 from ..zoo.gate import COUNT, gate, gated
 from ..zoo.moments import Matrix, Moments
 from ..zoo.token_model import ConcatenatingModel
@@ -83,7 +82,7 @@ def one_layer(model: ConcatenatingModel) -> tuple[Product, Product, QueryStart]:
     (layer,), damping = attention_layers(model).values(), model.update_scale
     if damping is None:
         raise NotApplicable(f"{type(model).__name__} does more to its tokens than to add an update")
-    W_0 = model.W_0.value if isinstance(model.W_0, Frozen) else model.W_0
+    W_0 = model.initial_weights
     if W_0 is None:
         W_0 = jnp.zeros((model.output_dim, model.input_dim), layer.W_KQ.dtype)
     return layer.W_KQ, damping * layer.W_PV, W_0

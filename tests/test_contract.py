@@ -7,10 +7,12 @@ import jax.numpy as jnp
 import jax.random as jr
 import pytest
 
-from iclzoo.testing import MODEL, check_model, check_task
+from iclzoo.inspect.instrument import INSTRUMENTS
+from iclzoo.testing import MODEL, check_algorithm, check_instrument, check_model, check_task
 from iclzoo.train.inputs import Inputs
 from iclzoo.train.tasks import Task
 from iclzoo.train.teachers import Teacher
+from iclzoo.zoo.algorithm import list_algorithms
 from iclzoo.zoo.config import SETTINGS, setting
 from iclzoo.zoo.errors import ConfigError, ContractError, UnknownNameError
 from iclzoo.zoo.factory import create, list_models, register_model
@@ -31,6 +33,16 @@ def test_every_model_keeps(name, clause):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_task_keeps_its_contract(kind):
     check_task(kind, **SETTINGS_WITHOUT_DEFAULTS.get(kind, {}))
+
+
+@pytest.mark.parametrize("name", list_algorithms())
+def test_every_algorithm_keeps_its_contract(name):
+    check_algorithm(name)
+
+
+@pytest.mark.parametrize("name", sorted({*INSTRUMENTS.names()} - {"identification", "shifts"}))  # they take a minute
+def test_every_instrument_keeps_its_contract(name):
+    check_instrument(name)
 
 
 def test_no_two_models_are_the_same_class():

@@ -118,6 +118,11 @@ class ConcatenatingModel(TokenModel):
     W_0: eqx.AbstractVar[QueryInit]
 
     @property
+    def initial_weights(self) -> Float[Array, "output_dim input_dim"] | None:
+        """W₀, whether known or learned; `None` for 0."""
+        return self.W_0.value if isinstance(self.W_0, Frozen) else self.W_0
+
+    @property
     def query_init(self) -> str:
         """Where W₀ comes from: "zero", "known" or "learned"."""
         return "zero" if self.W_0 is None else "known" if isinstance(self.W_0, Frozen) else "learned"
@@ -133,7 +138,7 @@ class ConcatenatingModel(TokenModel):
         return concatenated_labels(self.input_dim, self.output_dim)
 
     def embed(self, prompt: Prompt) -> Tokens:
-        W_0 = self.W_0.value if isinstance(self.W_0, Frozen) else self.W_0
+        W_0 = self.initial_weights
         y_query = jnp.zeros(self.output_dim, prompt.ys.dtype) if W_0 is None else -W_0 @ prompt.query
         return concatenate(prompt, y_query)
 

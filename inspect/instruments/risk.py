@@ -1,7 +1,5 @@
 """Risk of the best one-layer step."""
 
-from ...train.tasks import LinearRegression
-from ...zoo.errors import NotApplicable
 from ..instrument import Content, register_instrument
 from ..subject import Subject
 from ..theory import preconditioned_risk
@@ -17,10 +15,7 @@ from ..theory import preconditioned_risk
 def measure(subject: Subject) -> Content:
     from ..theory_plot import risk_figure
 
-    task = subject.task
-    if not isinstance(task, LinearRegression):
-        raise NotApplicable("the risk of a preconditioned step is known for linear regression, and the task is another")
-    risk = preconditioned_risk(task)
+    risk = preconditioned_risk(subject.task)
     return Content(
         figure=risk_figure(risk),
         alternative="Risk of the best preconditioned step against the length of the prompt: bias, variance and noise.",

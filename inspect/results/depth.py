@@ -67,7 +67,6 @@ def recurrent_ten(shelf: Shelf) -> Outcome:
     """One layer applied ten times beside ten steps of GD, of the best GD++ with one (η, γ), and of the GD++ its weights spell."""
     model = shelf.load("recurrent-lsa-10")
     best, spelled = best_baseline("gd++-10", TASK), _spelled_steps(model, 10)
-    assert isinstance(best, GradientDescentPlusPlus)
     algorithms = {"best GD": _tuned("gd-10"), "best GD++": best, "GD++ of the weights": spelled}
     errors = half_squared_errors({"trained": model, **algorithms}, TASK, num_tasks=NUM_TASKS, key=KEY)
     above = {name: percent_above(errors["trained"], errors[name]) for name in algorithms}

@@ -104,7 +104,7 @@ def _preconditioner_figure(P: Square, inverse: Square, step_size: float) -> Figu
 
 def made(descent: GradientDescent | GradientDescentPlusPlus) -> SparseLSA:
     """Three layers that, on `WHITENABLE` tasks, take the steps that `descent` takes on `ISOTROPIC` ones: A = −ηΛ⁻¹, B = (Nγ/η) I."""
-    gammas = descent.gamma if isinstance(descent, GradientDescentPlusPlus) else None
+    gammas = getattr(descent, "gamma", None)
     model = SparseLSA(input_dim=d, num_layers=3, input_updates=gammas is not None, key=KEY)
     etas = descent.step_size
     As = [-eta * jnp.diag(1 / jnp.asarray(VARIANCES)) for eta in etas]
@@ -145,8 +145,6 @@ def step_sizes(shelf: Shelf) -> Outcome:
     names = ("sparse-lsa-3", "sparse-lsa-3-no-input-update")
     updating, still = models = [shelf.load(name) for name in names]
     gd_pp, gd = best_baseline("gd++-3-free", ISOTROPIC), best_baseline("gd-3-free", ISOTROPIC)
-    assert isinstance(gd_pp, GradientDescentPlusPlus)
-    assert isinstance(gd, GradientDescent)
     best = made(gd_pp)
     learners = {**dict(zip(names, models, strict=True)), "GD++": best, "GD": made(gd)}
     learners["reversed"] = eqx.tree_at(lambda model: model.layers, still, still.layers[::-1])
@@ -232,7 +230,6 @@ def symmetry(shelf: Shelf) -> Outcome:
     model = shelf.load("sparse-lsa-2-isotropic")
     bent = [bend(model, key) for key in jr.split(jr.fold_in(KEY, 1), NUM_BENT)]
     free, shared = best_baseline("gd-2-free", ISOTROPIC), best_baseline("gd-2", ISOTROPIC)
-    assert isinstance(free, GradientDescent)
     learners = {"model": model, "free": free, "shared": shared}
     learners |= {f"bent {k}": one for k, one in enumerate(bent)}
     learners |= {f"straightened {k}": jax.tree.map(lambda A: jnp.diag(jnp.diag(A)), one) for k, one in enumerate(bent)}

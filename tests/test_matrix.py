@@ -1,0 +1,118 @@
+"""Every model crossed with every instrument: numbers and a picture, or a reason that a person understands, and nothing else."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import pytest
+
+from iclzoo.inspect.instrument import INSTRUMENTS
+from iclzoo.inspect.subject import Subject
+from iclzoo.testing.instruments import answer
+from iclzoo.train.tasks import LinearRegression
+from iclzoo.zoo.algorithms.least_squares import LeastSquares
+from iclzoo.zoo.attention import SelfAttention
+from iclzoo.zoo.checkpoint import list_checkpoints, read_card
+from iclzoo.zoo.factory import create, hyperparameters, list_models
+from iclzoo.zoo.token_model import ConcatenatingModel
+
+NUM_TASKS = 20
+TASK = LinearRegression(input_dim=2, num_examples=4)
+SMALL = {"num_layers": 2, "hidden_dim": 7, "hidden_size": 5, "embed_dim": 5, "num_heads": 2, "head_dim": 3}
+# These ask nothing of a learner but predictions, and take seconds: the checkpoints are enough for them.
+OF_CHECKPOINTS = {"identification", "shifts"}
+
+
+def answers(subject: Subject, names: set[str]) -> dict[str, str]:
+    """Of each instrument, why it does not apply; empty where it does."""
+    said = {name: answer(name, subject) for name in sorted(names)}
+    return {name: one if isinstance(one, str) else "" for name, one in said.items()}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation():
+    """What is measured is not looked at closely here."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+
+
+def small(name: str):
+    """A model of tiny sizes; each has those of `SMALL` that it takes."""
+    takes = hyperparameters(eqx.filter_eval_shape(lambda: create(name, key=jr.key(0))))
+    sizes = {size: value for size, value in SMALL.items() if size in takes}
+    return create(name, input_dim=2, output_dim=1, **sizes, key=jr.key(1))
+
+
+def perturbed(model):
+    """Other weights, as after a training."""
+    leaves, structure = jax.tree.flatten(model)
+    keys = jr.split(jr.key(2), len(leaves))
+    moved = [leaf + 0.1 * jr.normal(key, jnp.shape(leaf)) for leaf, key in zip(leaves, keys, strict=True)]
+    return jax.tree.unflatten(structure, moved)
+
+
+@pytest.mark.parametrize("name", list_models())
+def test_every_model_in_memory(name):
+    start = small(name)
+    steps = {0: start, 5: perturbed(start)}
+    baselines = {"least-squares": LeastSquares()}
+    subject = Subject.of(steps[5], TASK, num_tasks=NUM_TASKS, steps=steps, baselines=baselines)
+    said = answers(subject, {*INSTRUMENTS.names()} - OF_CHECKPOINTS)
+    assert "the card has no figures" in said["figures"]
+    assert not said["landscapes"]
+
+
+def one_of_each_model() -> dict[str, str]:
+    """The checkpoint of each model with the fewest stored steps."""
+    cards = {name: read_card(name) for name in list_checkpoints()}
+    return {cards[name].model: name for name in sorted(cards, key=lambda name: -len(cards[name].steps))}
+
+
+@pytest.mark.parametrize("name", one_of_each_model().values())
+def test_one_checkpoint_of_every_model(name):
+    said = answers(Subject(name, num_tasks=NUM_TASKS), {*INSTRUMENTS.names()})
+    assert not said["figures"]
+
+
+def test_what_is_not_known_of_a_learner_in_memory_is_said():
+    subject = Subject.of(LeastSquares(), TASK, num_tasks=NUM_TASKS)
+    assert subject.name == "learner"
+    for name, reason in {
+        "weight-path": "none is stored",
+        "training": "no baseline",
+        "figures": "no figures",
+    }.items():
+        assert reason in str(answer(name, subject))
+
+
+class Foreign(SelfAttention):
+    """Attention of somebody else's, by the interface alone: its products, and its pattern."""
+
+    W_KQ: jax.Array  # pyright: ignore[reportIncompatibleVariableOverride]
+    W_PV: jax.Array  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def pattern(self, scores):
+        return jnp.tanh(scores)
+
+
+class ForeignModel(ConcatenatingModel):
+    attention: Foreign
+    W_0: None = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    input_dim: int = eqx.field(static=True, default=2)
+    output_dim: int = eqx.field(static=True, default=1)
+    query_in_context: bool = eqx.field(static=True, default=False)
+
+    @property
+    def stack(self):
+        return (self.attention,)
+
+
+def test_attention_of_another_class_is_attention():
+    model = ForeignModel(Foreign(*jr.normal(jr.key(1), (2, 1, 3, 3))))
+    subject = Subject.of(model, TASK, num_tasks=NUM_TASKS, steps={0: model, 1: model})
+    said = answers(subject, {*INSTRUMENTS.names()} - OF_CHECKPOINTS)
+    assert {name for name, reason in said.items() if not reason} >= {"weights", "structure", "weight-path", "patterns"}
+    assert "its layer is Foreign" in said["theory"]
+    assert "no law is known" in said["balance"]
+    assert "spells no step" in said["interpolation"] or "no linear attention" in said["interpolation"]
