@@ -11,15 +11,19 @@ from rich.text import Text
 
 from ..train.catalogue import list_recipes, recipe
 from ..train.step_size import OneStep
+from ..train.task import list_tasks
+from ..zoo.algorithm import ALGORITHMS
 from ..zoo.card import Card
 from ..zoo.checkpoint import list_checkpoints, read_card
+from ..zoo.config import SETTINGS
 from ..zoo.errors import CardError, CheckpointError
-from ..zoo.factory import list_models, model_class
+from ..zoo.factory import MODELS
 from ..zoo.registry import failed_plugins
 from ..zoo.text import printable
 from .alignment import Alignment, Mean
 from .figures import ALIGNMENT_TASKS
 from .identification import Identification
+from .instrument import INSTRUMENTS
 from .training_path import BlockShares
 
 # The columns of the alignment measures, and where they are in an `Alignment`.
@@ -37,12 +41,21 @@ def names_table(pattern: str) -> Table:
         add_row(table, "checkpoint", name, _described(name))
     for name in list_recipes(pattern):
         add_row(table, "recipe", name, recipe(name).description)
-    for name in list_models(pattern):
-        add_row(table, "model", name, (model_class(name).__doc__ or "").strip().split("\n")[0])
+    for name in list_tasks(pattern):
+        add_row(table, "task", name, _first_line(SETTINGS[name]))
+    for registry in (MODELS, ALGORITHMS):
+        for name in registry.names(pattern):
+            add_row(table, registry.kind, name, _first_line(registry[name]))
+    for name in INSTRUMENTS.names(pattern):
+        add_row(table, "instrument", name, INSTRUMENTS[name].question)
     for name, reason in failed_plugins().items():
         if fnmatchcase(name, pattern):
             add_row(table, "plugin", name, f"failed: {reason}")
     return table
+
+
+def _first_line(thing: Any) -> str:
+    return (thing.__doc__ or "").strip().split("\n")[0]
 
 
 def _described(checkpoint: str) -> str:

@@ -1,9 +1,19 @@
 """Every test runs with shapes and dtypes checked, promotion strict, and nothing of a picture left open."""
 
+import atexit
 import os
+import shutil
+import tempfile
 
 os.environ.setdefault("MPLBACKEND", "agg")
+CACHE = "JAX_COMPILATION_CACHE_DIR"
+if CACHE not in os.environ:  # what one process compiles serves all others: workers, and the commands that tests start
+    os.environ[CACHE] = tempfile.mkdtemp(prefix="iclzoo-compiled-")
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+    atexit.register(shutil.rmtree, os.environ[CACHE], ignore_errors=True)
 
+# ruff: noqa: E402 — the environment first
 import jax
 import jaxtyping
 import pytest
@@ -21,6 +31,12 @@ def getkey():
     """A function that gives a new random key at every call."""
     keys = iter(jax.random.split(jax.random.key(2027), 1000))
     return lambda: next(keys)
+
+
+@pytest.fixture
+def compiling_alone(monkeypatch):
+    """Processes that a test kills share nothing compiled: one that is killed as it writes would leave half of it to the others."""
+    monkeypatch.delenv(CACHE)
 
 
 @pytest.fixture

@@ -40,6 +40,8 @@ SETTINGS = Registry("kind of setting", group="iclzoo.tasks", check=_check)
 
 def to_config(value: Any) -> Any:
     """`value` as JSON holds it: numbers, strings, lists, and an object for each setting."""
+    if isinstance(value, Frozen):
+        return to_config(value.value)
     if is_dataclass(value) and not isinstance(value, type):
         kind = SETTINGS.name_of(type(value))
         if kind is None:
@@ -49,8 +51,6 @@ def to_config(value: Any) -> Any:
         return {str(name): to_config(entry) for name, entry in value.items()}
     if isinstance(value, tuple | list):
         return [to_config(entry) for entry in value]
-    if isinstance(value, Frozen):
-        return to_config(value.value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return np.asarray(value).tolist()

@@ -6,6 +6,7 @@ from os import PathLike
 from typing import Any, TypeVar
 
 from .algorithm import ALGORITHMS, algorithm
+from .card import CARD_FILE
 from .checkpoint import list_checkpoints, load
 from .errors import ArgumentError, UnknownNameError, unknown_name
 
@@ -22,7 +23,7 @@ def tunes_algorithms(function: Tuner) -> Tuner:
 def named_learner(name: str | PathLike, task: Any = None) -> Any:
     """The learner that a name stands for. **Raises** `UnknownNameError`, `ArgumentError` for an algorithm where there is no task."""
     text = os.fspath(name)
-    if not isinstance(name, str) or "/" in text or os.sep in text or text in list_checkpoints() or os.path.isdir(text):
+    if not isinstance(name, str) or "/" in text or os.sep in text or text in list_checkpoints() or _is_checkpoint(text):
         return load(text)
     try:
         algorithm(name)
@@ -33,3 +34,7 @@ def named_learner(name: str | PathLike, task: Any = None) -> Any:
             f"{name!r} is an algorithm, and nothing says to which task to tune it; write iclzoo.best_baseline({name!r}, task)"
         )
     return _tuners[0](name, task)
+
+
+def _is_checkpoint(folder: str) -> bool:
+    return os.path.isfile(os.path.join(folder, CARD_FILE))

@@ -1,6 +1,6 @@
 """Copying phase."""
 
-from ..copying import copying_path, token_map
+from ..copying import NUM_TASKS, copying_path, token_map
 from ..instrument import Content, register_instrument
 from ..subject import Subject
 
@@ -14,8 +14,9 @@ from ..subject import Subject
 def measure(subject: Subject) -> Content:
     from ..copying_plot import copying_figure
 
-    path = copying_path(subject.steps, subject.task, key=subject.key)
-    tokens = token_map(subject.model, subject.task, key=subject.key)
+    num_tasks = min(subject.num_tasks, NUM_TASKS)
+    path = copying_path(subject.steps, subject.task, num_tasks=num_tasks, key=subject.key)
+    tokens = token_map(subject.model, subject.task, num_tasks=num_tasks, key=subject.key)
     return Content(
         figure=copying_figure(path, tokens),
         alternative="Derivative norms of the first layer over training, and token by token at the end.",

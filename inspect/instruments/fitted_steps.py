@@ -15,7 +15,7 @@ from ..subject import Subject
 def measure(subject: Subject) -> Content:
     from ..fitted_steps_plot import fitted_steps_figure
 
-    fit = fitted_steps(subject.model, subject.task, key=subject.key)
+    fit = fitted_steps(subject.model, subject.task, num_tasks=min(subject.num_tasks, 2_000), key=subject.key)
     return Content(
         figure=fitted_steps_figure(fit),
         alternative="How each layer maps the eigenvalues of the examples, and the condition numbers it leaves.",
