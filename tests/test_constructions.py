@@ -22,9 +22,28 @@ from iclzoo.zoo.constructions.two_softmax_heads import one_softmax_head, two_sof
 from iclzoo.zoo.factory import create, hyperparameters
 from iclzoo.zoo.mlp import MLPEmbedding
 from iclzoo.zoo.prompt import Prompt
+from iclzoo.zoo.registry import modules
 from iclzoo.zoo.trace import trace
 
 N, D = 7, 5
+
+
+EXAMPLES = {
+    module.__name__: module.example for module in modules("iclzoo.zoo.constructions") if hasattr(module, "example")
+}
+
+
+@pytest.mark.parametrize("example", EXAMPLES.values(), ids=list(EXAMPLES))
+def test_every_construction_equals_its_algorithm(example, getkey, x64):
+    """A construction of anybody's is a file of the folder, with an `example`."""
+    model, algorithm = example()
+    prompts = jax.vmap(lambda key: random_prompt(key, num_examples=N, input_dim=D))(jr.split(getkey(), 5))
+    assert_close(jax.vmap(model)(prompts), jax.vmap(algorithm)(prompts))
+
+
+def test_every_file_of_constructions_has_an_example():
+    missing = {m.__name__ for m in modules("iclzoo.zoo.constructions")} - EXAMPLES.keys()
+    assert missing == {"iclzoo.zoo.constructions.write"}  # what the others are written with
 
 
 def dims(output_dim: int) -> dict:

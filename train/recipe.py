@@ -8,6 +8,7 @@ from ..zoo.checked import Size
 from ..zoo.checks import MAX_SEED, Each, FileName, Whole
 from ..zoo.config import setting
 from ..zoo.errors import ConfigError
+from ..zoo.factory import check_hyperparameters
 from .baselines import Baseline
 from .optimiser import Adam
 from .schedule import Ends, Every, Schedule
@@ -40,6 +41,13 @@ class Recipe:
     reference: str = ""
 
     def __post_init__(self):
+        check_hyperparameters(self.model, self.hyperparameters)
+        for dim in ("input_dim", "output_dim"):
+            reads, has = self.hyperparameters.get(dim), getattr(self.task, dim)
+            if reads is not None and reads != has:
+                raise ConfigError(
+                    f"the model reads prompts of {dim} {reads}, but the task has {has} ({type(self.task).__name__})"
+                )
         if self.optimiser.warmup_steps >= self.num_steps:
             raise ConfigError(
                 f"warmup_steps ({self.optimiser.warmup_steps}) must be fewer than num_steps ({self.num_steps})"

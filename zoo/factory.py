@@ -6,7 +6,7 @@ have a default, and each can be read back from the model under its own name. Tha
 Each hyperparameter is checked by its annotation (see `zoo/checked.py`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from inspect import Parameter, signature
 from typing import Any, TypeVar
 
@@ -96,11 +96,7 @@ def create(name: str, *, key: PRNGKeyArray, **hyperparameters: Any) -> Any:
     **Raises** `UnknownNameError` for an unknown model, `ConfigError` for a hyperparameter that is misspelt, of the wrong type or out of
     range, and for a model that would not fit into the machine's memory.
     """
-    cls = model_class(name)
-    known = _init_parameters(cls).keys() - {"key"}
-    for given in hyperparameters:
-        if given not in known:
-            raise ConfigError(f"model {name!r} has no hyperparameter {given!r:.60}; {closest(given, known)}")
+    cls = check_hyperparameters(name, hyperparameters)
 
     def build(key: PRNGKeyArray) -> Any:
         try:
@@ -132,6 +128,16 @@ def create(name: str, *, key: PRNGKeyArray, **hyperparameters: Any) -> Any:
             "num_layers counts layers with arrays of their own; call repetitions num_loops"
         )
     return model
+
+
+def check_hyperparameters(name: str, hyperparameters: Iterable[str]) -> type:
+    """The class registered under `name`. **Raises** `UnknownNameError` if there is none, `ConfigError` for a hyperparameter it has not."""
+    cls = model_class(name)
+    known = _init_parameters(cls).keys() - {"key"}
+    for given in hyperparameters:
+        if given not in known:
+            raise ConfigError(f"model {name!r} has no hyperparameter {given!r:.60}; {closest(given, known)}")
+    return cls
 
 
 def hyperparameters(model: Any) -> dict[str, Any]:

@@ -1,14 +1,16 @@
 """C4 and C7: weights that copy each label to its input, and then take a step of gradient descent on the merged tokens."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 
+from ..algorithms.gradient_descent import GradientDescent
 from ..attention import FactoredSelfAttention
 from ..checked import FiniteNumber, PositiveNumber, Size
 from ..models.copying import CopyingTransformer
+from ..prompt import Learner
 from .write import block, construction, write_attention
 
 Layer = TypeVar("Layer", bound=FactoredSelfAttention)
@@ -90,3 +92,8 @@ def _write_copy(layer: Layer, num_examples: int, input_dim: int, output_dim: int
         W_V=W_V[None],
         W_P=jnp.eye(embed_dim)[None],
     )
+
+
+def example() -> tuple[Any, Learner]:
+    """Copying and a step for prompts of 7 examples of 5 inputs, and the algorithm they equal."""
+    return copy_then_descend(0.9, num_examples=7, input_dim=5), GradientDescent(0.9)

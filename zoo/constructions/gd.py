@@ -4,10 +4,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..algorithms.gradient_descent import InitialWeights
+from ..algorithms.gradient_descent import GradientDescent, InitialWeights
 from ..attention import LinearSelfAttention
 from ..checked import Number, Size
 from ..errors import ShapeError
+from ..prompt import Learner
 from ..token_model import ConcatenatingModel
 from .write import StepSizes, block, construction, linear_attention, stack_layers
 
@@ -58,3 +59,9 @@ def gradient_descent_lsa(
     dims: dict[str, Any] = {"input_dim": input_dim, "output_dim": output_dim}
     layers = tuple(gd_attention(eta, num_examples=num_examples, W_0=W_0, **dims) for eta in step_sizes)
     return stack_layers(layers, W_0=W_0, **dims)
+
+
+def example() -> tuple[Any, Learner]:
+    """Two steps for prompts of 7 examples of 5 inputs, and the algorithm they equal."""
+    model = gradient_descent_lsa([0.9, 0.4], num_examples=7, input_dim=5)
+    return model, GradientDescent(jnp.array([0.9, 0.4]), num_steps=2)

@@ -4,9 +4,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ..algorithms.gradient_descent import GradientDescentPlusPlus
 from ..attention import LinearSelfAttention
 from ..checked import Number, Size
 from ..errors import ShapeError
+from ..prompt import Learner
 from ..token_model import ConcatenatingModel
 from .write import StepSizes, construction, linear_attention, stack_layers
 
@@ -57,3 +59,9 @@ def gd_plus_plus_lsa(
         for eta, gamma in zip(step_sizes, gammas, strict=True)
     )
     return stack_layers(layers, **dims)
+
+
+def example() -> tuple[Any, Learner]:
+    """Two steps for prompts of 7 examples of 5 inputs, and the algorithm they equal."""
+    model = gd_plus_plus_lsa([0.9, 0.4], [0.05, 0.02], num_examples=7, input_dim=5)
+    return model, GradientDescentPlusPlus(jnp.array([0.9, 0.4]), jnp.array([0.05, 0.02]), num_steps=2)

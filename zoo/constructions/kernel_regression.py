@@ -1,13 +1,17 @@
 """C3: weights with which an MLP and a linear self-attention layer take a step of kernel regression."""
 
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float
 
+from ..algorithms.kernel import KernelGradientDescent
 from ..checked import FiniteNumber, Size
 from ..mlp import MLPEmbedding
 from ..models.mlp_lsa import MLPLSA
+from ..prompt import Learner
 from .gd import gd_attention
 from .write import construction
 
@@ -56,3 +60,10 @@ def _beside(linear: eqx.nn.Linear, other: Float[Array, "m n"]) -> eqx.nn.Linear:
     bias = bias if linear.bias is None else bias.at[:rows].set(linear.bias)
     blank = eqx.nn.Linear(columns + more_columns, rows + more_rows, key=jr.key(0))
     return eqx.tree_at(lambda m: (m.weight, m.bias), blank, (weight, bias))
+
+
+def example() -> tuple[Any, Learner]:
+    """A step on three features for prompts of 7 examples of 5 inputs, and the algorithm it equals."""
+    features = MLPEmbedding(in_dim=5, embed_dim=3, hidden_dim=4, init_scale=1.0, key=jr.key(0))
+    model = kernel_regression_mlp_lsa(features, 0.9, num_examples=7)
+    return model, KernelGradientDescent(features, None, jnp.array(0.9))

@@ -5,10 +5,12 @@ from typing import Annotated, Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..algorithms.preconditioned import PreconditionedGradientDescent
 from ..attention import LinearSelfAttention
 from ..checked import Size
 from ..checks import Reals
 from ..errors import ShapeError
+from ..prompt import Learner
 from ..token_model import ConcatenatingModel
 from .write import block, construction, linear_attention, stack_layers
 
@@ -56,3 +58,9 @@ def preconditioned_gd_lsa(
     dims: dict[str, Any] = {"num_examples": num_examples, "output_dim": output_dim}
     layers = tuple(preconditioned_attention(P, **dims) for P in preconditioners)
     return stack_layers(layers, input_dim=preconditioners.shape[1], output_dim=output_dim)
+
+
+def example() -> tuple[Any, Learner]:
+    """Two steps for prompts of 7 examples of 5 inputs, and the algorithm they equal."""
+    P = jnp.stack([jnp.diag(jnp.arange(1.0, 6.0)), 0.3 * jnp.ones((5, 5))])
+    return preconditioned_gd_lsa(P, num_examples=7), PreconditionedGradientDescent(P, num_steps=2)

@@ -7,8 +7,10 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float
 
+from ..algorithms.smoothing import SoftmaxSmoother
 from ..checked import FiniteNumber, PositiveNumber, Size
 from ..models.softmax_attention import SoftmaxAttention
+from ..prompt import Learner, Prompt
 from .write import block, construction, write_attention
 
 
@@ -64,3 +66,15 @@ def _softmax_heads(
         W_P=-values[:, None, None] * jnp.eye(embed_dim)[None],
     )
     return eqx.tree_at(lambda m: m.layers, blank, (layer,))
+
+
+def example() -> tuple[Any, Learner]:
+    """Two heads for prompts of 5 inputs, and the two softmax smoothers whose difference they are, at any κ."""
+    eta, kappa = 0.9, 0.3
+    up, down = SoftmaxSmoother(kappa), SoftmaxSmoother(kappa)
+
+    def difference(prompt: Prompt) -> Float[Array, " output_dim"]:
+        opposite = Prompt(xs=-prompt.xs, ys=prompt.ys, query=prompt.query)
+        return eta / (2 * kappa) * (up(prompt) - down(opposite))
+
+    return two_softmax_heads(eta, kappa, input_dim=5), difference
