@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from ..train.baselines import baseline_name, fitted
 from ..zoo.algorithm import ALGORITHMS, Algorithm, algorithm
+from ..zoo.arguments import NAME_OR_LEARNER
 from ..zoo.config import SETTINGS
 from ..zoo.errors import NotApplicable
 from ..zoo.gate import gate, gated
@@ -55,7 +56,7 @@ def default_candidates(learner: Learner) -> tuple[str, ...]:
     return tuple(names)
 
 
-@gate(name=None)
+@gate(name=NAME_OR_LEARNER)
 def fit_candidate(name: str | Learner, learner: Learner, prompts: Prompt, predictions: Predictions) -> Fit:
     """The algorithm called `name`, tuned to the predictions of `learner` on these prompts, and not to their targets; a learner in place
     of a name is taken as it is.

@@ -248,7 +248,7 @@ def test_seeds(seed):
 
 
 def test_a_baseline_that_is_not_there_is_refused_before_training():
-    with pytest.raises(UnknownNameError, match="unknown baseline 'nope'"):
+    with pytest.raises(UnknownNameError, match="unknown algorithm 'nope'"):
         Recipe(name="mine", model="lsa", baselines=("nope",))
 
 

@@ -72,11 +72,11 @@ ANYTHING = {(name, "learners") for name in ("in_chunks", "over_tasks", "mean_ove
 ANYTHING |= {("exact_half_mse", "num_examples")}
 # Behind the gates: what these are given comes from functions that have one, or they are pictures and pages.
 BEHIND = (
-    r"inspect\.(\w+_plot|heatmap|report|reproduction_page|tables|results\.\w+)|train\.(devices|fitting|loop|progress|spectral|teachers|tuning)"
+    r"inspect\.(\w+_plot|heatmap|report|reproduction_page|tables|results\.\w+)|train\.(devices|fitting|loop|outside|progress|teachers|tuning)"
     r"|train\.recipes\.\w+|inspect\.softmax_heads\.softmax_parts|inspect\.training_path\.spread"
-    r"|zoo\.(arguments|attention|checks|config|determinism|errors|files|folders|frozen|memory|mlp|official|origin|tensors|token_model|models\.\w+)"
-    r"|zoo\.checkpoint\.(?!(load|save|read_card|write_card|checkpoint_folder|list_checkpoints)$)|train\.baselines\.check_baseline"
-    r"|zoo\.algorithms\.gradient_descent|zoo\.registry\.|zoo\.factory\.(check_contract|model_name|hyperparameters)|zoo\.constructions\.(write|\w+\.\w+_attention)"
+    r"|zoo\.(arguments|attention|checks|config|determinism|errors|files|folders|frozen|memory|minimise|mlp|names|official|origins|spectrum|tensors|token_model|models\.\w+)"
+    r"|zoo\.checkpoint\.(?!(load|save|read_card|write_card|checkpoint_folder|list_checkpoints)$)|train\.baselines\.(fitted|baseline_name)$|zoo\.algorithm\.average"
+    r"|zoo\.algorithms\.gradient_descent|zoo\.registry\.|zoo\.factory\.(check_contract|check_hyperparameters|model_name|hyperparameters)|zoo\.constructions\.(write|\w+\.\w+_attention)"
 )
 
 
@@ -160,19 +160,19 @@ def test_learners_read_one_prompt(learner):
 
 
 MISTAKES = {
-    "a name for a model": (
-        lambda: iclzoo.alignment("lsa", GD, TASK, key=KEY),
-        r"^learner .*'lsa'; write iclzoo.load\('lsa'\)",
+    "a name of nothing": (
+        lambda: iclzoo.alignment("lsaa", GD, TASK, key=KEY),
+        r"^unknown checkpoint or algorithm 'lsaa'; did you mean 'lsa'",
     ),
-    "a name for an algorithm": (
-        lambda: iclzoo.alignment(LSA, "gd-1", TASK, key=KEY),
-        r"iclzoo.best_baseline\('gd-1', task\)",
+    "a name of an untrained model": (
+        lambda: iclzoo.heatmap("deep_lsa"),
+        r"^unknown checkpoint or algorithm 'deep_lsa'",
     ),
-    "a name in a picture": (
-        lambda: iclzoo.heatmap("lsa"),
-        r"^model must be a learner, got the string 'lsa'; write iclzoo.load\('lsa'\)",
+    "an algorithm without a task": (
+        lambda: iclzoo.heatmap("gd-1"),
+        r"^'gd-1' is an algorithm, and nothing says to which task",
     ),
-    "a path for a model": (lambda: iclzoo.products(Path("runs/x")), r"^model must be a learner, got the path 'runs/x'"),
+    "a path of nothing": (lambda: iclzoo.products(Path("runs/x")), r"^no checkpoint or folder is called 'runs/x'"),
     "a name for a recipe": (
         lambda: iclzoo.fit("lsa-fast"),
         r"^recipe must be a recipe, got the string 'lsa-fast'; write .*recipe\('",
@@ -198,7 +198,7 @@ MISTAKES = {
     ),
     "task and name": (
         lambda: iclzoo.best_baseline(TASK, "gd-1"),
-        r"^name .*the order is best_baseline\(name, task, \*, seed\)",
+        r"^name .*the order is best_baseline\(name, task, \*, num_tasks, seed\)",
     ),
     "folder and recipe": (lambda: iclzoo.fit("runs/x", RECIPE), r"the order is fit\(recipe, folder, "),
     "prompt and model": (lambda: iclzoo.sensitivity(PROMPT, LSA), r"the order is sensitivity\(learner, prompt\)"),
@@ -265,7 +265,7 @@ MISTAKES = {
     ),
     "a name among learners": (
         lambda: half_squared_errors({"a": "lsa"}, TASK, num_tasks=3, key=KEY),
-        r"^learners\['a'\] must be a learner",
+        r"^LSA reads prompts of input_dim 10, but task has 3",
     ),
     "one name for several": (
         lambda: iclzoo.identify(LSA, TASK, candidates="gd-1", key=KEY),
