@@ -12,7 +12,7 @@ from ..zoo.algorithm import Algorithm, Targets, algorithm
 from ..zoo.checks import Check
 from ..zoo.config import SETTINGS, to_config
 from ..zoo.determinism import fixed_settings, key_of
-from ..zoo.errors import NotApplicable
+from ..zoo.errors import NotApplicable, UnknownNameError
 from ..zoo.gate import gated
 from ..zoo.minimise import GRADIENT_TOLERANCE
 from ..zoo.names import tunes_algorithms
@@ -126,7 +126,10 @@ class Baseline(Check):
 
     def take(self, value: Any) -> Any:
         if isinstance(value, str):
-            algorithm(value)
+            try:
+                algorithm(value)
+            except UnknownNameError as error:
+                raise UnknownNameError(f"baselines: {error}") from None
         elif not callable(value) or SETTINGS.name_of(type(value)) is None:
             raise TypeError
         return value

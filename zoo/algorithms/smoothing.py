@@ -6,6 +6,7 @@ from typing import Annotated
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..algorithm import Algorithm, Targets, average, register_algorithm
@@ -58,7 +59,8 @@ class NadarayaWatson(eqx.Module):
 
     @checked
     def __init__(self, bandwidth: Annotated[Number, Scalar(above=0, infinite=True)]):
-        self.bandwidth = jnp.asarray(bandwidth, jnp.result_type(float))
+        with np.errstate(over="ignore"):  # infinite in single precision
+            self.bandwidth = jnp.asarray(bandwidth, jnp.result_type(float))
 
     @gated
     def weights(self, prompt: Prompt) -> Weights:
