@@ -25,7 +25,7 @@ from iclzoo.zoo.algorithms.least_squares import (
 from iclzoo.zoo.algorithms.one_step import fitted_preconditioner, fitted_step_size
 from iclzoo.zoo.algorithms.preconditioned import PreconditionedGradientDescent
 from iclzoo.zoo.algorithms.smoothing import KNearestNeighbours, NadarayaWatson, SoftmaxSmoother
-from iclzoo.zoo.errors import ConfigError, ShapeError, UnknownNameError
+from iclzoo.zoo.errors import NotApplicable, ShapeError, UnknownNameError
 from iclzoo.zoo.prompt import Prompt
 
 ALGORITHMS = {
@@ -339,7 +339,7 @@ def test_one_covariance_a_prompt_is_not_inverted():
 )
 def test_no_closed_form_where_it_would_be_wrong(task):
     for optimum in (optimal_step_size, optimal_preconditioner):
-        with pytest.raises(ConfigError, match="use fitted_"):
+        with pytest.raises(NotApplicable, match="use fitted_"):
             optimum(task)
 
 
@@ -415,7 +415,7 @@ def test_equal_tasks_are_tuned_once():
     ("name", "hint"), [("gd+-3", r"'gd\+\+-K'"), ("gd-0", "'gd-K'"), ("nadaraya", "'nadaraya-watson'"), ("?", "known:")]
 )
 def test_unknown_baselines(name, hint):
-    with pytest.raises(UnknownNameError, match=f"unknown baseline.*{hint}"):
+    with pytest.raises(UnknownNameError, match=f"unknown algorithm.*{hint}"):
         best_baseline(name, LinearRegression())
 
 

@@ -1,5 +1,8 @@
 """The best single step of gradient descent for a whole task distribution, in closed form (see `zoo/algorithms/one_step.py`)."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from ..zoo.algorithms.one_step import (
     OnePreconditionedStep,
     OneStep,
@@ -27,7 +30,8 @@ def optimal_step_size(task: Task) -> OneStep:
 
     **Raises** `NotApplicable` where no closed form is known; then use `fitted_step_size`.
     """
-    return best_step_size(task.moments())
+    with _or_else("fitted_step_size"):
+        return best_step_size(task.moments())
 
 
 @gated
@@ -36,4 +40,14 @@ def optimal_preconditioner(task: Task) -> OnePreconditionedStep:
 
     **Raises** `NotApplicable` where no closed form is known; then use `fitted_preconditioner`.
     """
-    return best_preconditioner(task.moments())
+    with _or_else("fitted_preconditioner"):
+        return best_preconditioner(task.moments())
+
+
+@contextmanager
+def _or_else(instead: str) -> Iterator[None]:
+    """What to do where a closed form is not known."""
+    try:
+        yield
+    except NotApplicable as reason:
+        raise NotApplicable(f"no closed form is known: {reason}; use {instead} on labelled tasks") from None

@@ -75,7 +75,7 @@ def best_step_size(moments: Moments) -> OneStep:
 
     **Raises** `NotApplicable` for teachers of another mean than 0, or inputs that depend on each other.
     """
-    signal, covariance, gain, G, scale = _scaled(moments, "fitted_step_size")
+    signal, covariance, gain, G, scale = _scaled(moments)
     gained = jnp.trace(gain @ covariance)
     a = (
         gained / jnp.trace(G @ covariance) if gained else gained
@@ -95,7 +95,7 @@ def best_preconditioner(moments: Moments) -> OnePreconditionedStep:
 
     **Raises** `NotApplicable` for teachers of another mean than 0, or inputs that depend on each other.
     """
-    signal, covariance, gain, G, scale = _scaled(moments, "fitted_preconditioner")
+    signal, covariance, gain, G, scale = _scaled(moments)
     least, most = np.linalg.eigvalsh(np.asarray(G))[[0, -1]]
     singular = (
         least <= len(G) * np.finfo(G.dtype).eps * most
@@ -116,14 +116,12 @@ def _finite(number: Any) -> Any:
     return number
 
 
-def _scaled(moments: Moments, instead: str) -> tuple[Number, Matrix, Matrix, Matrix, float]:
+def _scaled(moments: Moments) -> tuple[Number, Matrix, Matrix, Matrix, float]:
     """α², Λ, α² n Λ and G with inputs scaled by 1/√s, so that no product of moments overflows, and s: a power of two, which rounds
     nothing.
     """
     if np.any(np.asarray(moments.teacher_mean)) or not moments.independent_inputs:
-        raise NotApplicable(
-            f"the closed form needs linear regression, a Gaussian teacher of mean 0 and independent inputs; use {instead}"
-        )
+        raise NotApplicable("the closed form needs a Gaussian teacher of mean 0 and independent inputs")
     n, signal, covariance = moments.num_examples - moments.num_distractors, moments.teacher_scale**2, moments.covariance
     scale = 2.0 ** round(math.log2(np.abs(covariance).max()))
     M = moments.fourth_moment(jnp.eye(moments.input_dim, dtype=covariance.dtype)) / scale / scale
