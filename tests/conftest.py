@@ -6,12 +6,14 @@ import shutil
 import tempfile
 
 os.environ.setdefault("MPLBACKEND", "agg")
-CACHE = "JAX_COMPILATION_CACHE_DIR"
-if CACHE not in os.environ:  # what one process compiles serves all others: workers, and the commands that tests start
-    os.environ[CACHE] = tempfile.mkdtemp(prefix="iclzoo-compiled-")
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
-    atexit.register(shutil.rmtree, os.environ[CACHE], ignore_errors=True)
+CACHE, SHARED = "JAX_COMPILATION_CACHE_DIR", "ICLZOO_TESTS_COMPILED"
+if SHARED not in os.environ:
+    os.environ[SHARED] = tempfile.mkdtemp(prefix="iclzoo-compiled-")
+    atexit.register(shutil.rmtree, os.environ[SHARED], ignore_errors=True)
+# What is compiled once serves the commands that tests start one after the other: each worker keeps its own, for JAX writes in place.
+os.environ[CACHE] = os.path.join(os.environ[SHARED], os.environ.get("PYTEST_XDIST_WORKER", "alone"))
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 # ruff: noqa: E402 — the environment first
 import jax
@@ -35,7 +37,7 @@ def getkey():
 
 @pytest.fixture
 def compiling_alone(monkeypatch):
-    """Processes that a test kills share nothing compiled: one that is killed as it writes would leave half of it to the others."""
+    """Processes that run side by side, or are killed, share nothing compiled: one would read what another has half written."""
     monkeypatch.delenv(CACHE)
 
 
