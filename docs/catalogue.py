@@ -12,9 +12,12 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
+import equinox as eqx
+
 from iclzoo.train.catalogue import list_recipes
 from iclzoo.train.inputs import Inputs
 from iclzoo.train.tasks import Task
+from iclzoo.zoo.algorithm import ALGORITHMS
 from iclzoo.zoo.config import SETTINGS
 from iclzoo.zoo.factory import list_models, model_class
 
@@ -81,14 +84,16 @@ def page() -> str:
         for module in modules("iclzoo.zoo.constructions")
         if (module.__doc__ or "").startswith("C")
         for thing in own(module)
+        if thing.__name__ != "example"
     ]
     constructions.sort(key=lambda row: row[0])
     algorithms = [
         (f"`{thing.__name__}`", first_line(thing), equation(thing), sources(thing))
         for module in modules("iclzoo.zoo.algorithms")
         for thing in own(module)
-        if isinstance(thing, type)
+        if isinstance(thing, type) and issubclass(thing, eqx.Module)
     ]
+    by_name = [(f"`{name}`", first_line(ALGORITHMS[name])) for name in ALGORITHMS.names()]
     settings = sorted(SETTINGS.items().items())
     tasks = [
         (f"`{kind}`", first_line(cls), equation(cls), sources(cls)) for kind, cls in settings if issubclass(cls, Task)
@@ -105,6 +110,8 @@ def page() -> str:
             rows(constructions, "id", "function", *head),
             "## Classical algorithms\n",
             rows(algorithms, "class", *head),
+            "By name, each at its best on a task or beside a learner:\n",
+            rows(by_name, "name", "what it is"),
             "## Tasks\n",
             rows(tasks, "kind", *head),
             "## Input distributions\n",
