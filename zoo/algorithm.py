@@ -100,9 +100,8 @@ def _check(name: str, thing: Any) -> type[Algorithm]:
         )
     setting(name)(thing)
     body = {"family": name, "start": lambda self, prompts, targets: thing(*([self.number] if "K" in name else []))}
-    return type(
-        thing.__name__, (Algorithm,), body | {"__module__": thing.__module__, "__qualname__": thing.__qualname__}
-    )
+    body |= {"__doc__": thing.__doc__, "__module__": thing.__module__, "__qualname__": thing.__qualname__}
+    return type(thing.__name__, (Algorithm,), body)
 
 
 ALGORITHMS = Registry("algorithm", group="iclzoo.algorithms", folder=f"{__package__}.algorithms", check=_check)
