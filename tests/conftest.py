@@ -1,21 +1,9 @@
 """Every test runs with shapes and dtypes checked, promotion strict, and nothing of a picture left open."""
 
-import atexit
 import os
-import shutil
-import tempfile
 
 os.environ.setdefault("MPLBACKEND", "agg")
-CACHE, SHARED = "JAX_COMPILATION_CACHE_DIR", "ICLZOO_TESTS_COMPILED"
-if SHARED not in os.environ:
-    os.environ[SHARED] = tempfile.mkdtemp(prefix="iclzoo-compiled-")
-    atexit.register(shutil.rmtree, os.environ[SHARED], ignore_errors=True)
-# What is compiled once serves the commands that tests start one after the other: each worker keeps its own, for JAX writes in place.
-os.environ[CACHE] = os.path.join(os.environ[SHARED], os.environ.get("PYTEST_XDIST_WORKER", "alone"))
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
-# ruff: noqa: E402 — the environment first
 import jax
 import jaxtyping
 import pytest
@@ -33,12 +21,6 @@ def getkey():
     """A function that gives a new random key at every call."""
     keys = iter(jax.random.split(jax.random.key(2027), 1000))
     return lambda: next(keys)
-
-
-@pytest.fixture
-def compiling_alone(monkeypatch):
-    """Processes that run side by side, or are killed, share nothing compiled: one would read what another has half written."""
-    monkeypatch.delenv(CACHE)
 
 
 @pytest.fixture

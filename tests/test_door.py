@@ -133,7 +133,7 @@ def test_a_plugin_may_ask_for_the_models_while_it_is_found(forgetting, monkeypat
     assert list_models() == seen[0]
 
 
-def test_eight_threads_first_thing(compiling_alone):
+def test_eight_threads_first_thing():
     """In a process of its own, where nothing has been found yet."""
     script = """if True:
         from concurrent.futures import ThreadPoolExecutor

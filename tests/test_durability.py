@@ -61,7 +61,7 @@ def goes_on(folder, expected):
     assert not list(folder.rglob("*.unfinished"))
 
 
-def test_kills_lose_nothing(compiling_alone):
+def test_kills_lose_nothing():
     """The short form of `python benchmarks/kills.py --kills 500`."""
     command = [sys.executable, ROOT / "benchmarks" / "kills.py", "--kills", "8"]
     result = subprocess.run(command, capture_output=True, text=True)

@@ -72,7 +72,7 @@ def test_damage_depends_on_its_seed_alone(intact):
         assert damaged(seed, 0) == damaged(seed, left)
 
 
-def test_the_fuzzer(compiling_alone):
+def test_the_fuzzer():
     """The short form of `python benchmarks/fuzz.py --files 100000`, with its watch on memory, time and what is opened."""
     command = [
         sys.executable,

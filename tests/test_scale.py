@@ -266,7 +266,7 @@ def two_processes(tmp_path, act):
             process.communicate()
 
 
-def test_two_processes_give_the_numbers_of_one(alone, tmp_path, compiling_alone):
+def test_two_processes_give_the_numbers_of_one(alone, tmp_path):
     with two_processes(tmp_path, "train") as processes:
         for process in processes:
             _, errors = process.communicate(timeout=300)
@@ -283,7 +283,7 @@ def test_the_grace_of_several_processes_is_within_ten_seconds():
 
 
 @pytest.mark.parametrize(("asked", "number"), [(0, signal.SIGINT), (1, signal.SIGTERM), (1, signal.SIGKILL)])
-def test_one_process_that_is_asked_to_stop_stops_both(asked, number, tmp_path, compiling_alone):
+def test_one_process_that_is_asked_to_stop_stops_both(asked, number, tmp_path):
     """Within their grace; the deadline here is that of a busy machine. A process that is killed is missed by the other."""
     folder = tmp_path / "run"
     with two_processes(tmp_path, "stop") as processes:
