@@ -15,6 +15,10 @@ test: $(VENV)/installed-test
 	$(BIN)/pyright
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
+# Every model with every instrument, every task with every algorithm and with training, and a checkpoint of every model with every instrument.
+matrix: $(VENV)/installed-test
+	$(BIN)/python -m pytest --numprocesses auto tests/test_matrix.py
+
 # Train every shipped checkpoint again, from its recipe; a run that was cut short goes on. docs/performance.md says how long each takes.
 checkpoints: $(VENV)/installed
 	for name in $$($(BIN)/python -c "import iclzoo; print(*iclzoo.list_recipes())"); do $(MAKE) checkpoint-$$name || exit 1; done

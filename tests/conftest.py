@@ -16,6 +16,13 @@ with jaxtyping.install_import_hook("iclzoo", "beartype.beartype"):
     import iclzoo  # noqa: F401
 
 
+@pytest.fixture(scope="module", autouse=True)
+def programs():
+    """Compiled programs are let go with the file that needed them: a process may map no more than some tens of thousands of them."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def getkey():
     """A function that gives a new random key at every call."""

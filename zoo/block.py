@@ -23,6 +23,14 @@ class TransformerBlock(eqx.Module):
     mlp_norm: Norm
     mlp: MLP
 
+    @property
+    def num_heads(self) -> int:
+        return self.attention.num_heads
+
+    @property
+    def head_dim(self) -> int:
+        return self.attention.head_dim
+
     def attend(self, queries: Queries, context: Context) -> tuple[Scores, Scores]:
         """The scores between the normalised tokens, and the pattern made of them."""
         normalise = jax.vmap(self.attention_norm)

@@ -9,7 +9,7 @@ from .checks import one_of
 from .errors import ConfigError
 from .positions import POSITIONS
 from .prompt import Prompt
-from .token_model import Prediction, Token, TokenModel, Tokens
+from .token_model import TokenModel, Tokens
 
 
 class InterleavingModel(TokenModel):
@@ -76,6 +76,3 @@ class InterleavingModel(TokenModel):
         values = jnp.concatenate([context, query[None]])
         positions = POSITIONS[self.positions](len(values), self.position_dim)
         return jnp.concatenate([values, jnp.asarray(positions, values.dtype)], axis=1)
-
-    def readout(self, token: Token) -> Prediction:
-        return -token[-self.output_dim :]

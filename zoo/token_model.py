@@ -2,13 +2,15 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .checks import one_of
+from .errors import ConfigError
 from .frozen import Frozen
 from .gate import gated
 from .prompt import Prompt
@@ -55,9 +57,9 @@ class TokenModel(eqx.Module):
     def embed(self, prompt: Prompt) -> Tokens:
         """The tokens of a prompt, the query token last."""
 
-    @abstractmethod
     def readout(self, token: Token) -> Prediction:
-        """The prediction held by the query token."""
+        """The prediction held by the query token: minus its last `output_dim` entries."""
+        return -token[-self.output_dim :]
 
     @property
     def subspaces(self) -> Mapping[str, slice]:
@@ -142,8 +144,62 @@ class ConcatenatingModel(TokenModel):
         y_query = jnp.zeros(self.output_dim, prompt.ys.dtype) if W_0 is None else -W_0 @ prompt.query
         return concatenate(prompt, y_query)
 
-    def readout(self, token: Token) -> Prediction:
-        return -token[-self.output_dim :]
+
+class EmbeddingModel(TokenModel):
+    """Interface of token models that send each concatenated token through an `embedding`: eᵢ = m(xᵢ, yᵢ), e_query = m(x_query, 0).
+
+    **Raises** `ConfigError` for an embedding too small to hold a prediction.
+    """
+
+    embedding: eqx.AbstractVar[Any]
+    embed_dim: eqx.AbstractVar[Any]
+
+    def __check_init__(self):
+        if self.embed_dim < self.output_dim:
+            raise ConfigError(f"embed_dim must be at least output_dim, got {self.embed_dim} and {self.output_dim}")
+
+    def embed(self, prompt: Prompt) -> Tokens:
+        return jax.vmap(self.embedding)(concatenate(prompt, jnp.zeros(self.output_dim, prompt.ys.dtype)))
+
+
+class OneLayerModel(TokenModel):
+    """Interface of token models with one layer of attention, their field `attention`."""
+
+    attention: eqx.AbstractVar[Any]
+
+    @property
+    def num_heads(self) -> int:
+        return self.attention.num_heads
+
+    @property
+    def head_dim(self) -> int:
+        return self.attention.head_dim
+
+    @property
+    def stack(self) -> Sequence[TokenLayer]:
+        return (self.attention,)
+
+
+class LayeredModel(TokenModel):
+    """Interface of token models with several layers of one shape, each with weights of its own."""
+
+    layers: eqx.AbstractVar[tuple[Any, ...]]
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.layers)
+
+    @property
+    def num_heads(self) -> int:
+        return self.layers[0].num_heads
+
+    @property
+    def head_dim(self) -> int:
+        return self.layers[0].head_dim
+
+    @property
+    def stack(self) -> Sequence[TokenLayer]:
+        return self.layers
 
 
 def clipped(tokens: Tokens, clip: float | None) -> Tokens:

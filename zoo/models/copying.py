@@ -10,10 +10,11 @@ from ..checks import whole_number
 from ..factory import register_model
 from ..interleaving import InterleavingModel
 from ..positions import PositionsName
+from ..token_model import LayeredModel
 
 
 @register_model("copying_transformer")
-class CopyingTransformer(InterleavingModel):
+class CopyingTransformer(LayeredModel, InterleavingModel):
     """Softmax self-attention layers that copy labels to their inputs, then linear ones that take steps of gradient descent.
 
         eⱼ ← eⱼ + Σ_heads Σᵢ W_PV⁽ᵏ⁾ eᵢ · f⁽ᵏ⁾(eᵢᵀ W_KQ⁽ᵏ⁾ eⱼ),  k = 1 … num_layers
@@ -70,19 +71,3 @@ class CopyingTransformer(InterleavingModel):
         self.num_softmax_layers, self.inverse_temperature = num_softmax_layers, inverse_temperature
         self.positions, self.position_dim = positions, position_dim
         self.query_in_context, self.init_scale = query_in_context, init_scale
-
-    @property
-    def num_layers(self) -> int:
-        return len(self.layers)
-
-    @property
-    def num_heads(self) -> int:
-        return self.layers[0].num_heads
-
-    @property
-    def head_dim(self) -> int:
-        return self.layers[0].head_dim
-
-    @property
-    def stack(self) -> tuple[SoftmaxSelfAttention | LinearSelfAttention, ...]:
-        return self.layers

@@ -7,11 +7,11 @@ from jaxtyping import PRNGKeyArray
 from ..attention import LinearSelfAttention
 from ..checked import Clip, InitScale, Repeats, Size
 from ..factory import register_model
-from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, Tokens, clipped, initial_query
+from ..token_model import ConcatenatingModel, LayeredModel, QueryInit, QueryInitName, Tokens, clipped, initial_query
 
 
 @register_model("deep_lsa")
-class DeepLSA(ConcatenatingModel):
+class DeepLSA(LayeredModel, ConcatenatingModel):
     """`num_layers` linear self-attention layers; trained, they take steps of GD++.
 
         eⱼ ← clip(eⱼ + Σ_heads W_PV⁽ᵏ⁾ (Σᵢ eᵢ eᵢᵀ) W_KQ⁽ᵏ⁾ eⱼ, ±clip),  k = 1 … num_layers
@@ -56,22 +56,6 @@ class DeepLSA(ConcatenatingModel):
         self.W_0 = initial_query(query_init, output_dim, input_dim)
         self.input_dim, self.output_dim, self.clip = input_dim, output_dim, clip
         self.query_in_context, self.init_scale = query_in_context, init_scale
-
-    @property
-    def num_layers(self) -> int:
-        return len(self.layers)
-
-    @property
-    def num_heads(self) -> int:
-        return self.layers[0].num_heads
-
-    @property
-    def head_dim(self) -> int:
-        return self.layers[0].head_dim
-
-    @property
-    def stack(self) -> tuple[LinearSelfAttention, ...]:
-        return self.layers
 
     def advance(self, tokens: Tokens, update: Tokens) -> Tokens:
         return clipped(tokens + update, self.clip)

@@ -6,11 +6,11 @@ from jaxtyping import PRNGKeyArray
 from ..attention import LinearSelfAttention
 from ..checked import InitScale, Size
 from ..factory import register_model
-from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, initial_query
+from ..token_model import ConcatenatingModel, OneLayerModel, QueryInit, QueryInitName, initial_query
 
 
 @register_model("lsa")
-class LSA(ConcatenatingModel):
+class LSA(OneLayerModel, ConcatenatingModel):
     """One linear self-attention layer over concatenated tokens; trained, it takes one step of gradient descent.
 
         ŷ = −[e_query + Σ_heads W_PV (Σᵢ eᵢ eᵢᵀ) W_KQ e_query]_y
@@ -43,15 +43,3 @@ class LSA(ConcatenatingModel):
         self.W_0 = initial_query(query_init, output_dim, input_dim)
         self.input_dim, self.output_dim = input_dim, output_dim
         self.query_in_context, self.init_scale = query_in_context, init_scale
-
-    @property
-    def num_heads(self) -> int:
-        return self.attention.num_heads
-
-    @property
-    def head_dim(self) -> int:
-        return self.attention.head_dim
-
-    @property
-    def stack(self) -> tuple[LinearSelfAttention, ...]:
-        return (self.attention,)

@@ -1,5 +1,7 @@
 """M9: stacks of LSTMs that read the examples one after the other and the query last."""
 
+from abc import abstractmethod
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -47,8 +49,37 @@ def run_backward(cell: eqx.nn.LSTMCell, tokens: Sequence) -> Float[Array, "num_t
     return run(cell, tokens[::-1])[::-1]
 
 
+class RecurrentNetwork(eqx.Module):
+    """Interface of networks that read the tokens one after the other, and the prediction off their hidden states by a linear map."""
+
+    readout: eqx.AbstractVar[eqx.nn.Linear]
+    input_dim: eqx.AbstractVar[int]
+    output_dim: eqx.AbstractVar[int]
+
+    @property
+    def has_positions(self) -> bool:
+        return True
+
+    @abstractmethod
+    def hidden(self, tokens: Sequence) -> Sequence:
+        """The last layer's hidden states at each token."""
+
+    @abstractmethod
+    def final(self, hidden: Sequence) -> Float[Array, " dim"]:
+        """What of them the prediction is read off."""
+
+    @gated
+    def __call__(self, prompt: Prompt) -> Prediction:
+        """The prediction for the query of one prompt.
+
+        **Raises** `ShapeError` if the prompt has other dimensions than the model reads.
+        """
+        tokens = concatenate(prompt, jnp.zeros(self.output_dim, prompt.ys.dtype))
+        return self.readout(self.final(self.hidden(tokens)))
+
+
 @register_model("lstm")
-class LSTM(eqx.Module):
+class LSTM(RecurrentNetwork):
     """`num_layers` LSTMs, each reading the whole hidden sequence of the one before.
 
         e₁ … e_N = (xᵢ, yᵢ),  e_{N+1} = (x_query, 0),  h⁽ᵏ⁾ = LSTM⁽ᵏ⁾(h⁽ᵏ⁻¹⁾) with h⁽⁰⁾ = e,  ŷ = A h_query + a
@@ -91,28 +122,18 @@ class LSTM(eqx.Module):
     def hidden_size(self) -> int:
         return self.cells[0].hidden_size
 
-    @property
-    def has_positions(self) -> bool:
-        return True
-
     def hidden(self, tokens: Sequence) -> Float[Array, "num_tokens hidden_size"]:
         """The last layer's hidden state at each token; it depends on this token and those before it."""
         for cell in self.cells:
             tokens = run(cell, tokens)
         return tokens
 
-    @gated
-    def __call__(self, prompt: Prompt) -> Prediction:
-        """The prediction for the query of one prompt.
-
-        **Raises** `ShapeError` if the prompt has other dimensions than the model reads.
-        """
-        tokens = concatenate(prompt, jnp.zeros(self.output_dim, prompt.ys.dtype))
-        return self.readout(self.hidden(tokens)[-1])
+    def final(self, hidden: Sequence) -> Float[Array, " hidden_size"]:
+        return hidden[-1]
 
 
 @register_model("bidirectional_lstm")
-class BidirectionalLSTM(eqx.Module):
+class BidirectionalLSTM(RecurrentNetwork):
     """`num_layers` pairs of LSTMs that read the tokens of `LSTM` in both directions; the next layer reads both.
 
         h⁽ᵏ⁾ = [f⁽ᵏ⁾, b⁽ᵏ⁾],  f⁽ᵏ⁾ = LSTM→⁽ᵏ⁾(h⁽ᵏ⁻¹⁾),  b⁽ᵏ⁾ = LSTM←⁽ᵏ⁾(h⁽ᵏ⁻¹⁾),  ŷ = A [f_query, b₁] + a
@@ -160,22 +181,11 @@ class BidirectionalLSTM(eqx.Module):
     def hidden_size(self) -> int:
         return self.forward_cells[0].hidden_size
 
-    @property
-    def has_positions(self) -> bool:
-        return True
-
     def hidden(self, tokens: Sequence) -> Float[Array, "num_tokens two_hidden_size"]:
         """The last layer's hidden states at each token, forward then backward; together they depend on every token."""
         for forward, backward in zip(self.forward_cells, self.backward_cells, strict=True):
             tokens = jnp.concatenate([run(forward, tokens), run_backward(backward, tokens)], axis=1)
         return tokens
 
-    @gated
-    def __call__(self, prompt: Prompt) -> Prediction:
-        """The prediction for the query of one prompt.
-
-        **Raises** `ShapeError` if the prompt has other dimensions than the model reads.
-        """
-        hidden = self.hidden(concatenate(prompt, jnp.zeros(self.output_dim, prompt.ys.dtype)))
-        final = jnp.concatenate([hidden[-1, : self.hidden_size], hidden[0, self.hidden_size :]])
-        return self.readout(final)
+    def final(self, hidden: Sequence) -> Float[Array, " two_hidden_size"]:
+        return jnp.concatenate([hidden[-1, : self.hidden_size], hidden[0, self.hidden_size :]])

@@ -7,11 +7,11 @@ from jaxtyping import PRNGKeyArray
 from ..attention import MergedLinearSelfAttention
 from ..checked import InitScale, Repeats, Size
 from ..factory import register_model
-from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, initial_query
+from ..token_model import ConcatenatingModel, LayeredModel, QueryInit, QueryInitName, initial_query
 
 
 @register_model("merged_lsa")
-class MergedLSA(ConcatenatingModel):
+class MergedLSA(LayeredModel, ConcatenatingModel):
     """`num_layers` linear self-attention layers parametrised by W_KQ and W_PV.
 
         eⱼ ← eⱼ + Σ_heads W_PV⁽ᵏ⁾ (Σᵢ eᵢ eᵢᵀ) W_KQ⁽ᵏ⁾ eⱼ
@@ -48,15 +48,3 @@ class MergedLSA(ConcatenatingModel):
         self.W_0 = initial_query(query_init, output_dim, input_dim)
         self.input_dim, self.output_dim = input_dim, output_dim
         self.query_in_context, self.init_scale = query_in_context, init_scale
-
-    @property
-    def num_layers(self) -> int:
-        return len(self.layers)
-
-    @property
-    def num_heads(self) -> int:
-        return self.layers[0].num_heads
-
-    @property
-    def stack(self) -> tuple[MergedLinearSelfAttention, ...]:
-        return self.layers

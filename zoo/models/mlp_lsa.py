@@ -1,22 +1,19 @@
 """M4: a multi-layer perceptron, then one layer of linear self-attention."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..attention import LinearSelfAttention
 from ..checked import InitScale, Size
-from ..errors import ConfigError
 from ..factory import register_model
 from ..mlp import MLPEmbedding
-from ..prompt import Prompt
-from ..token_model import Prediction, Token, TokenModel, Tokens, concatenate
+from ..token_model import EmbeddingModel, OneLayerModel
 
 
 @register_model("mlp_lsa")
-class MLPLSA(TokenModel):
+class MLPLSA(OneLayerModel, EmbeddingModel):
     """Each token goes through an affine embedding and a residual MLP m; one linear self-attention layer follows.
 
         eᵢ = m(xᵢ, yᵢ),  e_query = m(x_query, 0),  ŷ = −[e_query + Σ_heads W_PV (Σᵢ eᵢ eᵢᵀ) W_KQ e_query]_y
@@ -45,9 +42,6 @@ class MLPLSA(TokenModel):
         init_scale: InitScale = 0.002,
         key: PRNGKeyArray,
     ):
-        """**Raises** `ConfigError` if the embedding is too small to hold a prediction."""
-        if embed_dim < output_dim:
-            raise ConfigError(f"embed_dim must be at least output_dim, got {embed_dim} and {output_dim}")
         key_embedding, key_attention = jr.split(key)
         self.embedding = MLPEmbedding(
             in_dim=input_dim + output_dim,
@@ -70,25 +64,6 @@ class MLPLSA(TokenModel):
     def hidden_dim(self) -> int:
         return self.embedding.hidden_dim
 
-    @property
-    def num_heads(self) -> int:
-        return self.attention.num_heads
-
-    @property
-    def head_dim(self) -> int:
-        return self.attention.head_dim
-
-    @property
-    def stack(self) -> tuple[LinearSelfAttention, ...]:
-        return (self.attention,)
-
     def features(self, x: Float[Array, " input_dim"]) -> Float[Array, " embed_dim"]:
         """m(x): the embedding of x with y = 0."""
         return self.embedding(jnp.concatenate([x, jnp.zeros(self.output_dim, x.dtype)]))
-
-    def embed(self, prompt: Prompt) -> Tokens:
-        y_query = jnp.zeros(self.output_dim, prompt.ys.dtype)
-        return jax.vmap(self.embedding)(concatenate(prompt, y_query))
-
-    def readout(self, token: Token) -> Prediction:
-        return -token[-self.output_dim :]

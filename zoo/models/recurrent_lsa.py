@@ -9,11 +9,11 @@ from ..attention import LinearSelfAttention
 from ..checked import Clip, InitScale, Repeats, Size
 from ..checks import Real
 from ..factory import register_model
-from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, Tokens, clipped, initial_query
+from ..token_model import ConcatenatingModel, OneLayerModel, QueryInit, QueryInitName, Tokens, clipped, initial_query
 
 
 @register_model("recurrent_lsa")
-class RecurrentLSA(ConcatenatingModel):
+class RecurrentLSA(OneLayerModel, ConcatenatingModel):
     """One linear self-attention layer applied `num_loops` times, each update damped by λ = `damping`.
 
         eⱼ ← clip(eⱼ + λ · Σ_heads W_PV (Σᵢ eᵢ eᵢᵀ) W_KQ eⱼ, ±clip),  repeated
@@ -58,14 +58,6 @@ class RecurrentLSA(ConcatenatingModel):
         self.input_dim, self.output_dim = input_dim, output_dim
         self.num_loops, self.damping, self.clip = num_loops, damping, clip
         self.query_in_context, self.init_scale = query_in_context, init_scale
-
-    @property
-    def num_heads(self) -> int:
-        return self.attention.num_heads
-
-    @property
-    def head_dim(self) -> int:
-        return self.attention.head_dim
 
     @property
     def stack(self) -> tuple[LinearSelfAttention, ...]:

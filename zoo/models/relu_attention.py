@@ -7,11 +7,11 @@ from jaxtyping import PRNGKeyArray
 from ..attention import ReLUSelfAttention
 from ..checked import InitScale, Repeats, Size
 from ..factory import register_model
-from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, initial_query
+from ..token_model import ConcatenatingModel, LayeredModel, QueryInit, QueryInitName, initial_query
 
 
 @register_model("relu_attention")
-class ReLUAttention(ConcatenatingModel):
+class ReLUAttention(LayeredModel, ConcatenatingModel):
     """`num_layers` ReLU self-attention layers over concatenated tokens.
 
         eⱼ ← eⱼ + Σ_heads Σᵢ W_PV⁽ᵏ⁾ eᵢ · relu(eᵢᵀ W_KQ⁽ᵏ⁾ eⱼ),  k = 1 … num_layers
@@ -58,21 +58,5 @@ class ReLUAttention(ConcatenatingModel):
         self.query_in_context, self.init_scale = query_in_context, init_scale
 
     @property
-    def num_layers(self) -> int:
-        return len(self.layers)
-
-    @property
-    def num_heads(self) -> int:
-        return self.layers[0].num_heads
-
-    @property
-    def head_dim(self) -> int:
-        return self.layers[0].head_dim
-
-    @property
     def mean_over_context(self) -> bool:
         return self.layers[0].mean_over_context
-
-    @property
-    def stack(self) -> tuple[ReLUSelfAttention, ...]:
-        return self.layers

@@ -7,11 +7,11 @@ from jaxtyping import PRNGKeyArray
 from ..attention import SoftmaxSelfAttention
 from ..checked import InitScale, InverseTemperature, Repeats, Size
 from ..factory import register_model
-from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, initial_query
+from ..token_model import ConcatenatingModel, LayeredModel, QueryInit, QueryInitName, initial_query
 
 
 @register_model("softmax_attention")
-class SoftmaxAttention(ConcatenatingModel):
+class SoftmaxAttention(LayeredModel, ConcatenatingModel):
     """`num_layers` softmax self-attention layers over concatenated tokens.
 
         eⱼ ← eⱼ + Σ_heads Σᵢ W_PV⁽ᵏ⁾ eᵢ · softmax_i(c · eᵢᵀ W_KQ⁽ᵏ⁾ eⱼ),  k = 1 … num_layers
@@ -59,21 +59,5 @@ class SoftmaxAttention(ConcatenatingModel):
         self.query_in_context, self.init_scale = query_in_context, init_scale
 
     @property
-    def num_layers(self) -> int:
-        return len(self.layers)
-
-    @property
-    def num_heads(self) -> int:
-        return self.layers[0].num_heads
-
-    @property
-    def head_dim(self) -> int:
-        return self.layers[0].head_dim
-
-    @property
     def inverse_temperature(self) -> float:
         return self.layers[0].inverse_temperature
-
-    @property
-    def stack(self) -> tuple[SoftmaxSelfAttention, ...]:
-        return self.layers

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ..attention import Context, Product, Queries, Scores, SelfAttention, linear_update
 from ..checked import InitScale, Repeats, Size
 from ..factory import register_model
-from ..token_model import ConcatenatingModel, QueryInit, QueryInitName, initial_query
+from ..token_model import ConcatenatingModel, LayeredModel, QueryInit, QueryInitName, initial_query
 
 Block = Float[Array, "input_dim input_dim"]
 
@@ -52,7 +52,7 @@ class SparseLinearSelfAttention(SelfAttention):
 
 
 @register_model("sparse_lsa")
-class SparseLSA(ConcatenatingModel):
+class SparseLSA(LayeredModel, ConcatenatingModel):
     """`num_layers` linear self-attention layers of the sparse pattern; trained, they take preconditioned steps.
 
         xⱼ ← xⱼ + (1/N) B⁽ᵏ⁾ Σᵢ xᵢ xᵢᵀ A⁽ᵏ⁾ xⱼ,   yⱼ ← yⱼ + (1/N) Σᵢ yᵢ xᵢᵀ A⁽ᵏ⁾ xⱼ,   k = 1 … num_layers
@@ -96,11 +96,3 @@ class SparseLSA(ConcatenatingModel):
         self.W_0 = initial_query(query_init, output_dim, input_dim)
         self.input_dim, self.output_dim, self.input_updates = input_dim, output_dim, input_updates
         self.query_in_context, self.init_scale = query_in_context, init_scale
-
-    @property
-    def num_layers(self) -> int:
-        return len(self.layers)
-
-    @property
-    def stack(self) -> tuple[SparseLinearSelfAttention, ...]:
-        return self.layers

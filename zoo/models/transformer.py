@@ -4,19 +4,15 @@ from functools import partial
 from typing import Literal
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
 from ..attention import LinearSelfAttention, ReLUSelfAttention, SoftmaxSelfAttention
 from ..block import TransformerBlock
 from ..checked import Clip, InitScale, Repeats, Size
-from ..errors import ConfigError
 from ..factory import register_model
 from ..mlp import MLP, draw_linear
-from ..prompt import Prompt
-from ..token_model import Prediction, Token, TokenModel, Tokens, clipped, concatenate
+from ..token_model import EmbeddingModel, LayeredModel, Tokens, clipped
 
 AttentionType = Literal["linear", "softmax", "relu"]
 ATTENTION: dict[AttentionType, type[LinearSelfAttention | SoftmaxSelfAttention | ReLUSelfAttention]] = {
@@ -27,7 +23,7 @@ ATTENTION: dict[AttentionType, type[LinearSelfAttention | SoftmaxSelfAttention |
 
 
 @register_model("transformer")
-class Transformer(TokenModel):
+class Transformer(LayeredModel, EmbeddingModel):
     """An affine embedding of concatenated tokens, then `num_layers` blocks of attention and an MLP.
 
         eᵢ = A (xᵢ, yᵢ) + a,  e_query = A (x_query, 0) + a,  eⱼ ← clip(eⱼ + block⁽ᵏ⁾(eⱼ), ±clip),  ŷ = −[e_query]_y
@@ -69,11 +65,7 @@ class Transformer(TokenModel):
         """Weights are drawn with variance `init_scale` / `num_layers` / fan-in; biases are zero.
 
         The 0.002 of the attention-only models would start twelve layers on a long plateau.
-
-        **Raises** `ConfigError` for an embedding too small to hold a prediction.
         """
-        if embed_dim < output_dim:
-            raise ConfigError(f"embed_dim must be at least output_dim, got {embed_dim} and {output_dim}")
         embedding_key, *block_keys = jr.split(key, num_layers + 1)
         scale = init_scale / num_layers
         norm = partial(eqx.nn.LayerNorm, embed_dim) if layer_norm else eqx.nn.Identity
@@ -95,28 +87,5 @@ class Transformer(TokenModel):
         self.attention_type, self.widening_factor, self.layer_norm = attention_type, widening_factor, layer_norm
         self.clip, self.query_in_context, self.init_scale = clip, query_in_context, init_scale
 
-    @property
-    def num_layers(self) -> int:
-        return len(self.layers)
-
-    @property
-    def num_heads(self) -> int:
-        return self.layers[0].attention.num_heads
-
-    @property
-    def head_dim(self) -> int:
-        return self.layers[0].attention.head_dim
-
-    @property
-    def stack(self) -> tuple[TransformerBlock, ...]:
-        return self.layers
-
-    def embed(self, prompt: Prompt) -> Tokens:
-        y_query = jnp.zeros(self.output_dim, prompt.ys.dtype)
-        return jax.vmap(self.embedding)(concatenate(prompt, y_query))
-
     def advance(self, tokens: Tokens, update: Tokens) -> Tokens:
         return clipped(tokens + update, self.clip)
-
-    def readout(self, token: Token) -> Prediction:
-        return -token[-self.output_dim :]
