@@ -24,16 +24,16 @@ import typer
 
 jax.config.update("jax_num_cpu_devices", 2)
 
-from iclzoo.inspect.means import mean_over_tasks  # noqa: E402 — the devices come first
-from iclzoo.train.catalogue import list_recipes, recipe  # noqa: E402
+from iclzoo.inspect.estimates.means import mean_over_tasks  # noqa: E402 — the devices come first
 from iclzoo.train.devices import Team, first_devices  # noqa: E402
 from iclzoo.train.loop import compile_advance, largest_array, mean_over_parts, start  # noqa: E402
 from iclzoo.train.losses import half_mse, squared_error  # noqa: E402
-from iclzoo.train.recipe import Recipe  # noqa: E402
+from iclzoo.train.recipes.catalogue import list_recipes, recipe  # noqa: E402
+from iclzoo.train.recipes.recipe import Recipe  # noqa: E402
 from iclzoo.train.run import fit, fit_ensemble  # noqa: E402
-from iclzoo.train.tasks import LinearRegression  # noqa: E402
-from iclzoo.zoo.checkpoint import load  # noqa: E402
+from iclzoo.train.tasks.regression import LinearRegression  # noqa: E402
 from iclzoo.zoo.frozen import trainable  # noqa: E402
+from iclzoo.zoo.storage.checkpoint import load  # noqa: E402
 
 TURNS, SECONDS = 5, 0.6
 Work = Callable[[], None]

@@ -12,9 +12,9 @@ from typing import Any
 from hostile import DTYPES, NAMES, NUMBERS, change_somewhere, nested, parsed, shape, value, written
 from safetensors import SafetensorError
 
-from iclzoo.zoo.card import CARD_FILE
-from iclzoo.zoo.checkpoint import fingerprint
-from iclzoo.zoo.tensors import described, from_bytes
+from iclzoo.zoo.storage.card import CARD_FILE
+from iclzoo.zoo.storage.checkpoint import fingerprint
+from iclzoo.zoo.storage.tensors import described, from_bytes
 
 Files = dict[str, bytes]
 

@@ -30,13 +30,13 @@ from rich.progress import Progress
 
 from iclzoo.inspect.verify import verify
 from iclzoo.train.loop import initial_model
-from iclzoo.train.recipe import Recipe
-from iclzoo.train.tasks import LinearRegression
-from iclzoo.zoo.card import Card, library_versions
-from iclzoo.zoo.checkpoint import CARD_FILE, MODEL_FILE, load, save
-from iclzoo.zoo.config import to_config
+from iclzoo.train.recipes.recipe import Recipe
+from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.errors import CheckpointError
-from iclzoo.zoo.tensors import from_bytes, named_arrays
+from iclzoo.zoo.storage.card import Card, library_versions
+from iclzoo.zoo.storage.checkpoint import CARD_FILE, MODEL_FILE, load, save
+from iclzoo.zoo.storage.config import to_config
+from iclzoo.zoo.storage.tensors import from_bytes, named_arrays
 
 MEBIBYTE = 2**20
 MEMORY = 32 * MEBIBYTE  # what a file of some kilobytes may cost at most

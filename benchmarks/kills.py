@@ -36,21 +36,29 @@ import numpy as np
 import typer
 from rich.progress import Progress
 
-from iclzoo.inspect import report
 from iclzoo.inspect.instrument import Content, Instrument
+from iclzoo.inspect.report import report
 from iclzoo.inspect.subject import Subject
 from iclzoo.train import run, run_folder
 from iclzoo.train.optimiser import Adam
-from iclzoo.train.recipe import Recipe
+from iclzoo.train.recipes.recipe import Recipe
 from iclzoo.train.run_folder import LOG_FILE, STATE_FILE, RunFolder
 from iclzoo.train.schedule import Every
-from iclzoo.train.tasks import LinearRegression
-from iclzoo.zoo import checkpoint, folders
-from iclzoo.zoo.card import Card
-from iclzoo.zoo.checkpoint import CARD_FILE, MODEL_FILE, checkpoint_folder, load, read_card, read_tensors, step_file
+from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.errors import NotACheckpointError
 from iclzoo.zoo.factory import create, list_models
-from iclzoo.zoo.tensors import from_bytes
+from iclzoo.zoo.storage import checkpoint, folders
+from iclzoo.zoo.storage.card import Card
+from iclzoo.zoo.storage.checkpoint import (
+    CARD_FILE,
+    MODEL_FILE,
+    checkpoint_folder,
+    load,
+    read_card,
+    read_tensors,
+    step_file,
+)
+from iclzoo.zoo.storage.tensors import from_bytes
 
 RECIPE = Recipe(
     name="killed",

@@ -17,8 +17,8 @@ import jax.random as jr
 import numpy as np
 import typer
 
-from iclzoo.zoo.checkpoint import load, read_card, save
 from iclzoo.zoo.factory import create
+from iclzoo.zoo.storage.checkpoint import load, read_card, save
 
 
 def write(folder: Path, least: int, counts: Any) -> None:

@@ -27,14 +27,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from iclzoo.train.catalogue import recipe
 from iclzoo.train.devices import Team, first_devices
 from iclzoo.train.loop import MAX_STEPS, compile_advance, start
 from iclzoo.train.optimiser import Adam
-from iclzoo.train.recipe import Recipe
+from iclzoo.train.recipes.catalogue import recipe
+from iclzoo.train.recipes.recipe import Recipe
 from iclzoo.train.run import evaluate
-from iclzoo.train.step_size import optimal_step_size
-from iclzoo.train.tasks import LinearRegression, SineRegression
+from iclzoo.train.tasks.regression import LinearRegression, SineRegression
+from iclzoo.train.tuning.step_size import optimal_step_size
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
 
 SLOW, FAST = Adam(learning_rate=0.0005, b2=0.98, clip_norm=10.0), Adam(learning_rate=0.001, b2=0.98, clip_norm=10.0)

@@ -14,12 +14,12 @@ from typing import Any
 
 import equinox as eqx
 
-from iclzoo.train.catalogue import list_recipes
-from iclzoo.train.inputs import Inputs
-from iclzoo.train.tasks import Task
+from iclzoo.train.recipes.catalogue import list_recipes
+from iclzoo.train.tasks.inputs import Inputs
+from iclzoo.train.tasks.regression import Task
 from iclzoo.zoo.algorithm import ALGORITHMS
-from iclzoo.zoo.config import SETTINGS
 from iclzoo.zoo.factory import list_models, model_class
+from iclzoo.zoo.storage.config import SETTINGS
 
 PAGE = Path(__file__).parent / "models.md"
 HEAD = """# What the zoo holds
@@ -65,28 +65,15 @@ def rows(cells: Iterable[tuple[str, ...]], *columns: str) -> str:
 
 
 def page() -> str:
-    models = []
-    for name in list_models():
-        cls = model_class(name)
-        identity = (import_module(cls.__module__).__doc__ or "").split(":")[0]
-        models.append(
-            (identity if identity.startswith("M") else "", f"`{name}`", first_line(cls), equation(cls), sources(cls))
-        )
-    models.sort(key=lambda row: [int(n) for n in re.findall(r"\d+", row[0])] or [99])
+    classes = {name: model_class(name) for name in list_models()}
+    models = [(f"`{name}`", first_line(cls), equation(cls), sources(cls)) for name, cls in classes.items()]
     constructions = [
-        (
-            (module.__doc__ or "").split(":")[0],
-            f"`{thing.__name__}`",
-            first_line(thing),
-            equation(thing),
-            sources(thing),
-        )
+        (f"`{thing.__name__}`", first_line(thing), equation(thing), sources(thing))
         for module in modules("iclzoo.zoo.constructions")
-        if (module.__doc__ or "").startswith("C")
+        if hasattr(module, "example")
         for thing in own(module)
         if thing.__name__ != "example"
     ]
-    constructions.sort(key=lambda row: row[0])
     algorithms = [
         (f"`{thing.__name__}`", first_line(thing), equation(thing), sources(thing))
         for module in modules("iclzoo.zoo.algorithms")
@@ -105,9 +92,9 @@ def page() -> str:
         [
             HEAD,
             "## Models\n",
-            rows(models, "id", "name", *head),
+            rows(models, "name", *head),
             "## Constructed weights\n",
-            rows(constructions, "id", "function", *head),
+            rows(constructions, "function", *head),
             "## Classical algorithms\n",
             rows(algorithms, "class", *head),
             "By name, each at its best on a task or beside a learner:\n",

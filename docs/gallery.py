@@ -23,86 +23,86 @@ lsa = iclzoo.load("lsa")
 ENTRIES = {
     "weights": (
         "Weights, beside the step that they spell",
-        """from iclzoo.inspect.interpolation import read_construction
+        """from iclzoo.inspect.weights.interpolation import read_construction
 figure = iclzoo.heatmap(lsa, beside=read_construction(lsa), names=("lsa", "the step it spells"))""",
     ),
     "weight-path": (
         "Weights over training",
-        """from iclzoo.inspect.training_path import weight_path
-from iclzoo.inspect.training_path_plot import weight_path_figure
+        """from iclzoo.inspect.behaviour.training_path import weight_path
+from iclzoo.inspect.behaviour.training_path_plot import weight_path_figure
 figure = weight_path_figure(weight_path("lsa"))""",
     ),
     "training": (
         "Loss, alignment and what the weights spell, over training",
-        """from iclzoo.inspect.training_path import alignment_path, weight_path
-from iclzoo.inspect.training_path_plot import training_figure
+        """from iclzoo.inspect.behaviour.training_path import alignment_path, weight_path
+from iclzoo.inspect.behaviour.training_path_plot import training_figure
 path = alignment_path("lsa", "gd-1", iclzoo.best_baseline("gd-1", task), task, key=key)
 figure = training_figure(weight_path("lsa"), path)""",
     ),
     "spectrum": (
         "Spectrum of the products",
-        """from iclzoo.inspect.training_path_plot import spectrum_figure
-from iclzoo.inspect.weights import spectra
+        """from iclzoo.inspect.behaviour.training_path_plot import spectrum_figure
+from iclzoo.inspect.weights.products import spectra
 figure = spectrum_figure(spectra(iclzoo.load("deep-lsa-2")))""",
     ),
     "identification": (
         "Which algorithm is it?",
-        """from iclzoo.inspect.identification_plot import identification_figure
+        """from iclzoo.inspect.identification.identify_plot import identification_figure
 figure = identification_figure(iclzoo.identify(lsa, task, key=key), name="lsa")""",
     ),
     "interpolation": (
         "Interpolation to the construction",
-        """from iclzoo.inspect.interpolation import interpolation, read_construction
-from iclzoo.inspect.interpolation_plot import interpolation_figure
+        """from iclzoo.inspect.weights.interpolation import interpolation, read_construction
+from iclzoo.inspect.weights.interpolation_plot import interpolation_figure
 figure = interpolation_figure(interpolation(lsa, read_construction(lsa), task, key=key), names=("lsa", "construction"))""",
     ),
     "rollouts": (
         "Repeated application",
-        """from iclzoo.inspect.rollouts import rollouts
-from iclzoo.inspect.rollouts_plot import rollouts_figure
+        """from iclzoo.inspect.behaviour.rollouts import rollouts
+from iclzoo.inspect.behaviour.rollouts_plot import rollouts_figure
 figure = rollouts_figure(rollouts(lsa, task, key=key), name="lsa")""",
     ),
     "shifts": (
         "Shifts",
-        """from iclzoo.inspect.shifts import shifts
-from iclzoo.inspect.shifts_plot import shifts_figure
+        """from iclzoo.inspect.behaviour.shifts import shifts
+from iclzoo.inspect.behaviour.shifts_plot import shifts_figure
 learners = {"lsa": lsa, "one step of GD": iclzoo.gradient_descent_lsa([6.06], num_examples=10, input_dim=10)}
 figure = shifts_figure(shifts(learners, task, key=key)[0])""",
     ),
     "theory": (
         "Exact loss over training, without sampling",
-        """from iclzoo.inspect.theory import loss_path
-from iclzoo.inspect.theory_plot import loss_path_figure
+        """from iclzoo.inspect.theory.least_losses import loss_path
+from iclzoo.inspect.theory.least_losses_plot import loss_path_figure
 figure = loss_path_figure(loss_path("lsa", task))""",
     ),
     "risk": (
         "Risk of the preconditioned step: bias and variance against the length of the prompt",
-        """from iclzoo.inspect.theory import preconditioned_risk
-from iclzoo.inspect.theory_plot import risk_figure
+        """from iclzoo.inspect.theory.least_losses import preconditioned_risk
+from iclzoo.inspect.theory.least_losses_plot import risk_figure
 figure = risk_figure(preconditioned_risk(iclzoo.LinearRegression(inputs=iclzoo.Gaussian(1.0))))""",
     ),
     "balance": (
         "What gradient flow would conserve, and Adam does not",
-        """from iclzoo.inspect.balance import balance_path
-from iclzoo.inspect.balance_plot import balance_figure
+        """from iclzoo.inspect.weights.conserved_quantities import balance_path
+from iclzoo.inspect.weights.conserved_quantities_plot import balance_figure
 figure = balance_figure(balance_path("lsa"))""",
     ),
     "fitted-steps": (
         "Layers as steps of GD++",
-        """from iclzoo.inspect.fitted_steps import fitted_steps
-from iclzoo.inspect.fitted_steps_plot import fitted_steps_figure
+        """from iclzoo.inspect.activations.layers_as_steps import fitted_steps
+from iclzoo.inspect.activations.layers_as_steps_plot import fitted_steps_figure
 figure = fitted_steps_figure(fitted_steps(iclzoo.load("recurrent-lsa-2"), task, key=key))""",
     ),
     "patterns": (
         "Attention of one prompt",
-        """from iclzoo.inspect.patterns import patterns
-from iclzoo.inspect.patterns_plot import patterns_figure
+        """from iclzoo.inspect.activations.attention_patterns import patterns
+from iclzoo.inspect.activations.attention_patterns_plot import patterns_figure
 figure = patterns_figure(patterns(iclzoo.load("deep-lsa-2"), task.sample(key)[0]))""",
     ),
     "landscapes": (
         "Landscapes of single tasks, with the learner's step and the gradient step",
-        """from iclzoo.inspect.landscapes import landscapes
-from iclzoo.inspect.landscapes_plot import landscapes_figure
+        """from iclzoo.inspect.behaviour.landscapes import landscapes
+from iclzoo.inspect.behaviour.landscapes_plot import landscapes_figure
 plane = iclzoo.LinearRegression(input_dim=2, inputs=iclzoo.Uniform(1.0))
 recipe = iclzoo.Recipe(
     name="plane", model="lsa", hyperparameters={"input_dim": 2, "init_scale": 0.1}, task=plane,
@@ -112,16 +112,16 @@ figure = landscapes_figure(landscapes(iclzoo.fit(recipe, progress=False).model, 
     ),
     "softmax-heads": (
         "Two softmax heads, constructed",
-        """from iclzoo.inspect.softmax_heads import softmax_heads
-from iclzoo.inspect.softmax_heads_plot import softmax_heads_figure
+        """from iclzoo.inspect.activations.softmax_heads import softmax_heads
+from iclzoo.inspect.activations.softmax_heads_plot import softmax_heads_figure
 from iclzoo.zoo.constructions.two_softmax_heads import two_softmax_heads
 figure = softmax_heads_figure(softmax_heads(two_softmax_heads(6.06, 0.3, input_dim=10), task, key=key))""",
     ),
     "copying": (
         "Derivative norms of the first layer, as its copying is scaled up (constructed; steps stand for the scale)",
-        """from iclzoo.inspect.copying import copying_path, token_map
-from iclzoo.inspect.copying_plot import copying_figure
-from iclzoo.zoo.constructions.copying import copying_transformer
+        """from iclzoo.inspect.activations.token_jacobians import copying_path, token_map
+from iclzoo.inspect.activations.token_jacobians_plot import copying_figure
+from iclzoo.zoo.constructions.label_copying_head import copying_transformer
 scaled = {s: copying_transformer(num_examples=10, input_dim=10, softmax_scale=float(s)) for s in range(0, 13, 2)}
 figure = copying_figure(copying_path(scaled, task, num_tasks=100, key=key), token_map(scaled[12], task, num_tasks=100, key=key))""",
     ),

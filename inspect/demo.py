@@ -3,18 +3,18 @@
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from ..train.catalogue import recipe
 from ..train.losses import over_tasks, squared_error
+from ..train.recipes.catalogue import recipe
 from ..train.run import fit
-from ..train.step_size import optimal_step_size
+from ..train.tuning.step_size import optimal_step_size
 from ..zoo.algorithms.gradient_descent import GradientDescent
-from ..zoo.checkpoint import load
-from ..zoo.constructions.gd import gradient_descent_lsa
+from ..zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from ..zoo.determinism import key_of
-from .alignment import Mean, alignment
-from .figures import MEASURING_SEED
-from .heatmap import heatmap
-from .tables import demo_tables
+from ..zoo.storage.checkpoint import load
+from .behaviour.alignment import Mean, alignment
+from .report.metrics import MEASURING_SEED
+from .report.tables import demo_tables
+from .weights.heatmap import heatmap
 
 NUM_TASKS = 100_000
 

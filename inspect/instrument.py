@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from ..zoo.checks import Text, Whole
+from ..zoo.checks.gate import gate
+from ..zoo.checks.values import Text, Whole
 from ..zoo.errors import ContractError
-from ..zoo.gate import gate
 from ..zoo.registry import Registry
 from .subject import Subject
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..zoo.checkpoint import checkpoint_folder, load, read_card
+from ..zoo.checks.gate import gated
 from ..zoo.errors import NotApplicable
-from ..zoo.gate import gated
+from ..zoo.storage.checkpoint import checkpoint_folder, load, read_card
 
 Training = Mapping[int, Any] | str | Path
 

@@ -8,16 +8,16 @@ from typing import Any
 
 from jaxtyping import PRNGKeyArray
 
-from ..train.baselines import baselines_of
-from ..train.recipe import Recipe
-from ..train.tasks import Task
-from ..zoo.card import Card
-from ..zoo.checkpoint import load, read_card, settings_of
+from ..train.recipes.recipe import Recipe
+from ..train.tasks.regression import Task
+from ..train.tuning.baselines import baselines_of
 from ..zoo.determinism import key_of
 from ..zoo.errors import NotApplicable
 from ..zoo.prompt import Learner
+from ..zoo.storage.card import Card
+from ..zoo.storage.checkpoint import load, read_card, settings_of
 from ..zoo.text import one_line
-from .figures import MEASURING_SEED
+from .report.metrics import MEASURING_SEED
 from .stored_steps import stored_models
 
 

@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ..train.baselines import baseline_name
 from ..train.loop import initial_model
-from ..train.provenance import differing_versions
-from ..train.recipe import Recipe
-from ..train.tasks import Task
-from ..zoo import checks
-from ..zoo.arguments import PATH
-from ..zoo.card import Card
-from ..zoo.checkpoint import (
+from ..train.recipes.provenance import differing_versions
+from ..train.recipes.recipe import Recipe
+from ..train.tasks.regression import Task
+from ..train.tuning.baselines import baseline_name
+from ..zoo.checks import values as checks
+from ..zoo.checks.arguments import PATH
+from ..zoo.checks.gate import gate
+from ..zoo.errors import CardError, ConfigError, ZooError, said_by
+from ..zoo.storage.card import Card
+from ..zoo.storage.checkpoint import (
     MODEL_FILE,
     checkpoint_folder,
     load,
@@ -25,11 +27,9 @@ from ..zoo.checkpoint import (
     settings_of,
     step_file,
 )
-from ..zoo.config import to_config
-from ..zoo.errors import CardError, ConfigError, ZooError, said_by
-from ..zoo.gate import gate
-from ..zoo.tensors import named_arrays
-from .figures import measure
+from ..zoo.storage.config import to_config
+from ..zoo.storage.tensors import named_arrays
+from .report.metrics import measure
 
 # What float32 leaves open between machines: a part of the figure itself, and a part of its standard error.
 RELATIVE, OF_STANDARD_ERROR = 1e-3, 0.1

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from iclzoo.train.inputs import Inputs
-from iclzoo.zoo.config import setting
+from iclzoo.train.tasks.inputs import Inputs
 from iclzoo.zoo.prompt import Prompt
+from iclzoo.zoo.storage.config import setting
 
 # How far two ways to the same number may be apart, relative to the largest entry: rounding, summed over a few hundred terms.
 TOLERANCE = {np.dtype("float32"): 1e-5, np.dtype("float64"): 1e-10}

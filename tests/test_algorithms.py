@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from helpers import assert_close, random_prompt
 
-from iclzoo.train.baselines import best_baseline
-from iclzoo.train.inputs import Exponential, Gaussian, Laplace, RandomCovariance, Uniform
 from iclzoo.train.losses import half_mse, over_tasks, squared_error
-from iclzoo.train.step_size import optimal_preconditioner, optimal_step_size
-from iclzoo.train.tasks import LinearRegression, SineRegression, TaskPool
-from iclzoo.train.teachers import GaussianTeacher, PooledTeacher
-from iclzoo.train.tuning import tune
+from iclzoo.train.tasks.inputs import Exponential, Gaussian, Laplace, RandomCovariance, Uniform
+from iclzoo.train.tasks.regression import LinearRegression, SineRegression, TaskPool
+from iclzoo.train.tasks.teachers import GaussianTeacher, PooledTeacher
+from iclzoo.train.tuning.baselines import best_baseline
+from iclzoo.train.tuning.step_size import optimal_preconditioner, optimal_step_size
+from iclzoo.train.tuning.tuner import tune
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus, averaging
 from iclzoo.zoo.algorithms.least_squares import (
     LeastSquares,
@@ -228,7 +228,7 @@ def test_wrong_shapes_of_parameters():
         GradientDescent(jnp.ones(3), num_steps=2)
 
 
-TABLE = [  # science.md, section 6: N, d, inputs, η*, ½·MSE*
+TABLE = [  # N, d, inputs, η*, ½·MSE*
     (10, 10, Uniform(0.5), 6.06061, 0.206229),
     (10, 10, Uniform(1.0), 1.51515, 0.824916),
     (20, 10, Uniform(0.5), 8.053691, 0.137025),
@@ -385,7 +385,7 @@ def test_ridge_without_noise_is_least_squares():
 )
 def test_baselines_that_are_tuned(name, parameter, monkeypatch):
     """No parameter a tenth larger or smaller is better, on the tasks it was tuned on."""
-    monkeypatch.setattr("iclzoo.train.baselines.TUNING_TASKS", 5000)
+    monkeypatch.setattr("iclzoo.train.tuning.baselines.TUNING_TASKS", 5000)
     task = SineRegression(num_examples=5) if name == "nadaraya-watson" else LinearRegression(input_dim=2)
     learner = best_baseline(name, task)
     prompts, targets = task.sample_batch(jr.key(0), 5000)
@@ -397,7 +397,7 @@ def test_baselines_that_are_tuned(name, parameter, monkeypatch):
 
 @pytest.mark.parametrize("name", ["ridge", "preconditioned-gd", "gd-1"])
 def test_baselines_are_fitted_where_no_formula_holds(name, monkeypatch):
-    monkeypatch.setattr("iclzoo.train.baselines.TUNING_TASKS", 5000)
+    monkeypatch.setattr("iclzoo.train.tuning.baselines.TUNING_TASKS", 5000)
     task = LinearRegression(input_dim=2, num_examples=3, teacher=GaussianTeacher(mean=0.5))
     learner = best_baseline(name, task)
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(learner))

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from helpers import assert_close, random_prompt
 
-from iclzoo.inspect.alignment import Mean, alignment, sensitivity
+from iclzoo.inspect.behaviour.alignment import Mean, alignment, sensitivity
 from iclzoo.train.losses import half_mse, over_tasks, squared_error
-from iclzoo.train.tasks import LinearRegression
+from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
 from iclzoo.zoo.algorithms.least_squares import Zero
-from iclzoo.zoo.constructions.gd import gradient_descent_lsa
+from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 
 TASK = LinearRegression(input_dim=3, num_examples=5, output_dim=2)
 

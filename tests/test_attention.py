@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import assert_close
 
-from iclzoo.zoo.attention import (
+from iclzoo.zoo.layers.attention import (
     LinearSelfAttention,
     MergedLinearSelfAttention,
     ReLUSelfAttention,

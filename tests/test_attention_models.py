@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from helpers import assert_close, random_prompt
 
-from iclzoo.zoo.attention import SoftmaxSelfAttention
 from iclzoo.zoo.errors import ShapeError
-from iclzoo.zoo.models.copying import CopyingTransformer
+from iclzoo.zoo.layers.attention import SoftmaxSelfAttention
+from iclzoo.zoo.layers.positions import one_hot_positions, sinusoidal_positions
+from iclzoo.zoo.models.copying_transformer import CopyingTransformer
 from iclzoo.zoo.models.relu_attention import ReLUAttention
 from iclzoo.zoo.models.softmax_attention import SoftmaxAttention
 from iclzoo.zoo.models.transformer import Transformer
-from iclzoo.zoo.positions import one_hot_positions, sinusoidal_positions
 from iclzoo.zoo.prompt import Prompt
 from iclzoo.zoo.trace import trace
 

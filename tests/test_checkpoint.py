@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from safetensors import SafetensorError
 
 from iclzoo.zoo import errors
-from iclzoo.zoo.attention import LinearSelfAttention
-from iclzoo.zoo.card import Card
-from iclzoo.zoo.checkpoint import checkpoint_folder, list_checkpoints, load, read_card, save, write_card
 from iclzoo.zoo.factory import MODELS, create
-from iclzoo.zoo.tensors import from_bytes, named_arrays, to_bytes
+from iclzoo.zoo.layers.attention import LinearSelfAttention
+from iclzoo.zoo.storage.card import Card
+from iclzoo.zoo.storage.checkpoint import checkpoint_folder, list_checkpoints, load, read_card, save, write_card
+from iclzoo.zoo.storage.tensors import from_bytes, named_arrays, to_bytes
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from iclzoo.__main__ import run
-from iclzoo.inspect import tables
+from iclzoo.inspect.report import tables
 from iclzoo.train.progress import training_bar
-from iclzoo.zoo.checkpoint import checkpoint_folder, read_card, write_card
+from iclzoo.zoo.storage.checkpoint import checkpoint_folder, read_card, write_card
 
 
 def iclzoo(*arguments, cwd=None, **environment):
@@ -251,7 +251,7 @@ def test_a_picture_that_cannot_be_written_is_refused_first_and_the_old_one_stays
     def unwilling(*arguments, **options):
         pytest.fail("was asked to measure")
 
-    monkeypatch.setattr("iclzoo.inspect.identification.identify_checkpoint", unwilling)
+    monkeypatch.setattr("iclzoo.inspect.identification.identify.identify_checkpoint", unwilling)
     (tmp_path / "folder.png").mkdir()
     for name in ("x.docx", "x", "folder.png"):
         assert run(["identify", "lsa", "-o", str(tmp_path / name)]) == 1

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
 from iclzoo.zoo.algorithms.preconditioned import PreconditionedGradientDescent
-from iclzoo.zoo.checkpoint import load, save
-from iclzoo.zoo.constructions.copying import copy_then_descend, copying_transformer
-from iclzoo.zoo.constructions.gd import gradient_descent_lsa
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
+from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from iclzoo.zoo.constructions.kernel_regression import kernel_regression_mlp_lsa
+from iclzoo.zoo.constructions.label_copying_head import copy_then_descend, copying_transformer
 from iclzoo.zoo.constructions.preconditioned import preconditioned_gd_lsa
 from iclzoo.zoo.constructions.two_softmax_heads import one_softmax_head, two_softmax_heads
 from iclzoo.zoo.factory import create, hyperparameters
-from iclzoo.zoo.mlp import MLPEmbedding
+from iclzoo.zoo.layers.mlp import MLPEmbedding
 from iclzoo.zoo.prompt import Prompt
 from iclzoo.zoo.registry import modules
+from iclzoo.zoo.storage.checkpoint import load, save
 from iclzoo.zoo.trace import trace
 
 N, D = 7, 5
@@ -120,7 +120,7 @@ def test_step_sizes_and_gammas_must_match():
 @pytest.mark.parametrize("output_dim", [1, 2])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_kernel_regression(output_dim, precision, getkey):
-    """C3: one step of gradient descent on the features, which is a kernel smoother."""
+    """One step of gradient descent on the features, which is a kernel smoother."""
     with jax.enable_x64(precision == "float64"):
         prompt = random_prompt(getkey(), num_examples=N, input_dim=D, output_dim=output_dim)
         m = MLPEmbedding(in_dim=D, embed_dim=11, hidden_dim=13, init_scale=1.0, key=getkey())
@@ -134,7 +134,7 @@ def test_kernel_regression(output_dim, precision, getkey):
 
 @pytest.mark.parametrize("sizes", [(5, 1), (3, 3), (2, 3)], ids=str)
 def test_linear_copying_is_exact(sizes, getkey, x64):
-    """C4: the token of xⱼ becomes (xⱼ, yⱼ), its position gone; the labels' tokens stay as they were."""
+    """The token of xⱼ becomes (xⱼ, yⱼ), its position gone; the labels' tokens stay as they were."""
     input_dim, output_dim = sizes
     prompt = random_prompt(getkey(), num_examples=N, input_dim=input_dim, output_dim=output_dim)
     model = copying_transformer(num_examples=N, input_dim=input_dim, output_dim=output_dim)
@@ -148,7 +148,7 @@ def test_linear_copying_is_exact(sizes, getkey, x64):
 
 
 def test_softmax_copying_follows_the_weight_of_the_successor(getkey, x64):
-    """C4: the successor gets eˢ/(eˢ + 2N − 1), and what it lacks is the error."""
+    """The successor gets eˢ/(eˢ + 2N − 1), and what it lacks is the error."""
     prompt = random_prompt(getkey(), num_examples=N, input_dim=D)
     errors = []
     for scale in (1.0, 5.0, 9.0, 13.0):
@@ -173,7 +173,7 @@ def test_the_paper_s_weight_is_that_of_scale_one_with_the_query_among_the_tokens
 @pytest.mark.parametrize("output_dim", [1, 2])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_copy_then_descend(output_dim, precision, getkey):
-    """C7: gradient descent on the merged tokens."""
+    """Gradient descent on the merged tokens."""
     with jax.enable_x64(precision == "float64"):
         prompt = random_prompt(getkey(), num_examples=N, input_dim=D, output_dim=output_dim)
         model = copy_then_descend(1.3, **dims(output_dim))
@@ -185,7 +185,7 @@ def slope(scales, errors) -> float:
 
 
 def test_two_softmax_heads_approach_a_step_on_centred_examples(getkey, x64):
-    """C5: the remainder falls as κ², measured as a slope; one head keeps the offset (η/κ) ȳ, and errs by κ beyond it."""
+    """The remainder falls as κ², measured as a slope; one head keeps the offset (η/κ) ȳ, and errs by κ beyond it."""
     prompt, eta = random_prompt(getkey(), num_examples=N, input_dim=D), 1.3
     centred = Prompt(xs=prompt.xs - prompt.xs.mean(0, keepdims=True), ys=prompt.ys, query=prompt.query)
     step, mean = GradientDescent(eta)(centred), prompt.ys.mean(axis=0)
@@ -211,7 +211,7 @@ def test_two_softmax_heads_do_not_reach_plain_gradient_descent(getkey, x64):
 @pytest.mark.parametrize("num_steps", [1, 3])
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 def test_preconditioned_gradient_descent(num_steps, precision, getkey):
-    """C6, for preconditioners that are not symmetric."""
+    """Preconditioners that are not symmetric, too."""
     with jax.enable_x64(precision == "float64"):
         prompt = random_prompt(getkey(), num_examples=N, input_dim=D, output_dim=2)
         P = jr.normal(getkey(), (num_steps, D, D))

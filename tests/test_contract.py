@@ -9,15 +9,15 @@ import pytest
 
 from iclzoo.inspect.instrument import INSTRUMENTS
 from iclzoo.testing import MODEL, check_algorithm, check_instrument, check_model, check_task
-from iclzoo.train.inputs import Inputs
-from iclzoo.train.tasks import Task
-from iclzoo.train.teachers import Teacher
+from iclzoo.train.tasks.inputs import Inputs
+from iclzoo.train.tasks.regression import Task
+from iclzoo.train.tasks.teachers import Teacher
 from iclzoo.zoo.algorithm import list_algorithms
-from iclzoo.zoo.config import SETTINGS, setting
+from iclzoo.zoo.checks.gate import gated
 from iclzoo.zoo.errors import ConfigError, ContractError, UnknownNameError
 from iclzoo.zoo.factory import create, list_models, register_model
-from iclzoo.zoo.gate import gated
 from iclzoo.zoo.prompt import Prompt
+from iclzoo.zoo.storage.config import SETTINGS, setting
 
 SHIPPED_SETTINGS = {name: cls for name, cls in SETTINGS.items().items() if cls.__module__.startswith("iclzoo.")}
 KINDS = [name for name, cls in SHIPPED_SETTINGS.items() if issubclass(cls, Task | Inputs | Teacher)]

@@ -6,10 +6,15 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from iclzoo.inspect.copying import copying_path, derivative_norms, official_derivative_norms, token_map
-from iclzoo.inspect.copying_plot import copying_curves, copying_figure
-from iclzoo.train.tasks import LinearRegression
-from iclzoo.zoo.constructions.copying import copying_transformer
+from iclzoo.inspect.activations.token_jacobians import (
+    copying_path,
+    derivative_norms,
+    official_derivative_norms,
+    token_map,
+)
+from iclzoo.inspect.activations.token_jacobians_plot import copying_curves, copying_figure
+from iclzoo.train.tasks.regression import LinearRegression
+from iclzoo.zoo.constructions.label_copying_head import copying_transformer
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.factory import create
 
@@ -42,7 +47,7 @@ def test_linear_copying_has_a_known_derivative(getkey):
     K, V = (np.asarray(w[0], np.float64) for w in (model.layers[0].W_KQ, model.layers[0].W_PV))
     j = 2
     by_next = V * (tokens[j + 1] @ K @ tokens[j]) + np.outer(V @ tokens[j + 1], K @ tokens[j])
-    from iclzoo.inspect.copying import _token_map
+    from iclzoo.inspect.activations.token_jacobians import _token_map
 
     measured = np.asarray(_token_map(model, prompt, target))
     assert measured[j, j + 1] == pytest.approx(np.linalg.norm(by_next), rel=1e-5)

@@ -16,23 +16,23 @@ import jax.random as jr
 import numpy as np
 import pytest
 
-from iclzoo.inspect.figures import measure, standard_probe
+from iclzoo.inspect.report.metrics import measure, standard_probe
 from iclzoo.inspect.verify import verify
-from iclzoo.train.baselines import best_baseline
 from iclzoo.train.loop import initial_model
 from iclzoo.train.losses import over_tasks, squared_error
 from iclzoo.train.optimiser import Adam
-from iclzoo.train.provenance import differing_versions, provenance
-from iclzoo.train.recipe import Recipe
+from iclzoo.train.recipes.provenance import differing_versions, provenance
+from iclzoo.train.recipes.recipe import Recipe
 from iclzoo.train.run import fit
 from iclzoo.train.schedule import Every
-from iclzoo.train.tasks import LinearRegression, TaskPool
-from iclzoo.train.teachers import PooledTeacher
+from iclzoo.train.tasks.regression import LinearRegression, TaskPool
+from iclzoo.train.tasks.teachers import PooledTeacher
+from iclzoo.train.tuning.baselines import best_baseline
 from iclzoo.zoo.algorithms.least_squares import LeastSquares, Zero
-from iclzoo.zoo.checkpoint import checkpoint_folder, load
 from iclzoo.zoo.determinism import check_jax, fixed_settings, key_of, split, typed
 from iclzoo.zoo.errors import ConfigError, ZooError
 from iclzoo.zoo.factory import create
+from iclzoo.zoo.storage.checkpoint import checkpoint_folder, load
 
 TASK = LinearRegression(input_dim=3, num_examples=5)
 RECIPE = Recipe(

@@ -14,21 +14,21 @@ import pytest
 from helpers import assert_close, random_prompt
 from test_settings import ALGORITHMS
 
-from iclzoo.inspect.tables import names_table
-from iclzoo.train.inputs import Gaussian, root
-from iclzoo.train.recipe import Recipe
-from iclzoo.train.tasks import LinearRegression
-from iclzoo.train.teachers import AnisotropicTeacher, GaussianTeacher
+from iclzoo.inspect.report.tables import names_table
+from iclzoo.train.recipes.recipe import Recipe
+from iclzoo.train.tasks.inputs import Gaussian, root
+from iclzoo.train.tasks.regression import LinearRegression
+from iclzoo.train.tasks.teachers import AnisotropicTeacher, GaussianTeacher
 from iclzoo.zoo import registry
-from iclzoo.zoo.attention import LinearSelfAttention, MergedLinearSelfAttention
-from iclzoo.zoo.checkpoint import load, save
-from iclzoo.zoo.config import from_config, setting, to_config
-from iclzoo.zoo.constructions.copying import copying_transformer
+from iclzoo.zoo.constructions.label_copying_head import copying_transformer
 from iclzoo.zoo.errors import ConfigError, ContractError, ShapeError, UnknownNameError, ZooError, closest
 from iclzoo.zoo.factory import MODELS, create, hyperparameters, list_models, model_name, register_model
-from iclzoo.zoo.mlp import MLP
+from iclzoo.zoo.layers.attention import LinearSelfAttention, MergedLinearSelfAttention
+from iclzoo.zoo.layers.mlp import MLP
 from iclzoo.zoo.prompt import Prompt
 from iclzoo.zoo.registry import failed_plugins
+from iclzoo.zoo.storage.checkpoint import load, save
+from iclzoo.zoo.storage.config import from_config, setting, to_config
 
 
 @pytest.mark.parametrize("name", ["LSA", "Lsa", "lsA"])

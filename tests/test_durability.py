@@ -22,16 +22,16 @@ from test_cli import fails, succeeds
 from test_training import TINY
 
 from iclzoo.train import run, run_folder
-from iclzoo.train.catalogue import recipe
 from iclzoo.train.loop import MAX_STEPS
 from iclzoo.train.optimiser import Adam
+from iclzoo.train.recipes.catalogue import recipe
 from iclzoo.train.run import fit, fit_ensemble
 from iclzoo.train.run_folder import RunFolder
 from iclzoo.train.schedule import Every
-from iclzoo.zoo.checkpoint import list_checkpoints, load, read_card, save, write_card
 from iclzoo.zoo.errors import CheckpointError, ConfigError, RunError
-from iclzoo.zoo.files import write_atomically
-from iclzoo.zoo.tensors import from_bytes
+from iclzoo.zoo.storage.checkpoint import list_checkpoints, load, read_card, save, write_card
+from iclzoo.zoo.storage.files import write_atomically
+from iclzoo.zoo.storage.tensors import from_bytes
 
 ROOT = Path(__file__).parents[1]
 BRIEF = replace(TINY, num_steps=23, log=Every(5), keep=Every(10))
@@ -297,7 +297,7 @@ def test_killed_while_it_is_finished(tmp_path, uninterrupted):
 
 
 def test_what_a_killed_save_leaves_is_not_listed(tmp_path, monkeypatch, uninterrupted):
-    monkeypatch.setattr("iclzoo.zoo.checkpoint.files", lambda package: tmp_path)
+    monkeypatch.setattr("iclzoo.zoo.storage.checkpoint.files", lambda package: tmp_path)
     save(tmp_path / "good", uninterrupted.model)
     save(tmp_path / ".good.abc123", uninterrupted.model)
     (tmp_path / "half").mkdir()

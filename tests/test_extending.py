@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 
 import iclzoo
-from iclzoo.inspect.candidates import default_candidates
-from iclzoo.inspect.identification import identify
-from iclzoo.train.baselines import best_baseline
-from iclzoo.train.recipe import Recipe
+from iclzoo.inspect.identification.candidates import default_candidates
+from iclzoo.inspect.identification.identify import identify
+from iclzoo.train.recipes.recipe import Recipe
 from iclzoo.train.run import fit
-from iclzoo.train.task import Task, list_tasks, register_task
-from iclzoo.train.tasks import LinearRegression, SineRegression, TaskPool
+from iclzoo.train.tasks.regression import LinearRegression, SineRegression, TaskPool
+from iclzoo.train.tasks.task import Task, list_tasks, register_task
+from iclzoo.train.tuning.baselines import best_baseline
 from iclzoo.zoo.algorithm import ALGORITHMS, algorithm, register_algorithm
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
 from iclzoo.zoo.algorithms.least_squares import LeastSquares, Ridge
 from iclzoo.zoo.algorithms.smoothing import KNearestNeighbours
-from iclzoo.zoo.config import from_config, to_config
 from iclzoo.zoo.errors import ArgumentError, ConfigError, ContractError, NotApplicable, UnknownNameError
+from iclzoo.zoo.storage.config import from_config, to_config
 
 SMALL = {  # at tiny sizes; a task that is not here comes with its defaults
     "linear_regression": LinearRegression(input_dim=2, num_examples=3),

@@ -10,8 +10,8 @@ import jax.random as jr
 import pytest
 
 from iclzoo.testing import check_model
-from iclzoo.train.catalogue import recipe
-from iclzoo.train.recipe import Recipe
+from iclzoo.train.recipes.catalogue import recipe
+from iclzoo.train.recipes.recipe import Recipe
 from iclzoo.train.run import fit
 from iclzoo.zoo.errors import ContractError
 from iclzoo.zoo.factory import MODELS, create, register_model

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from helpers import everything, trees_equal
 
-from iclzoo.zoo import errors, files, folders
-from iclzoo.zoo.card import Card
-from iclzoo.zoo.checkpoint import load, read_card, save, write_card
+from iclzoo.zoo import errors
 from iclzoo.zoo.factory import create
-from iclzoo.zoo.files import located, write_atomically
+from iclzoo.zoo.storage import files, folders
+from iclzoo.zoo.storage.card import Card
+from iclzoo.zoo.storage.checkpoint import load, read_card, save, write_card
+from iclzoo.zoo.storage.files import located, write_atomically
 
 SYSTEM_CALLS = ("open", "replace", "rename", "fsync", "unlink", "rmdir", "mkdir", "chmod")
 

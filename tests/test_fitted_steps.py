@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from helpers import Still
 
-from iclzoo.inspect.alignment import Mean
-from iclzoo.inspect.fitted_steps import SHOWN_TASKS, Reading, fitted_steps
-from iclzoo.inspect.fitted_steps_plot import condition_numbers, eigenvalue_map, fitted_steps_figure
-from iclzoo.train.tasks import LinearRegression
-from iclzoo.zoo.attention import LinearSelfAttention
-from iclzoo.zoo.checkpoint import load, read_card
-from iclzoo.zoo.config import from_config
+from iclzoo.inspect.activations.layers_as_steps import SHOWN_TASKS, Reading, fitted_steps
+from iclzoo.inspect.activations.layers_as_steps_plot import condition_numbers, eigenvalue_map, fitted_steps_figure
+from iclzoo.inspect.behaviour.alignment import Mean
+from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.factory import create
+from iclzoo.zoo.layers.attention import LinearSelfAttention
+from iclzoo.zoo.storage.checkpoint import load, read_card
+from iclzoo.zoo.storage.config import from_config
 
 TASK = LinearRegression(5, 2, 7)
 ETAS, GAMMAS = [4.0, 20.0, 9.0], [0.3, 0.05, 0.1]

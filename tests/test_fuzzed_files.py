@@ -20,8 +20,6 @@ from test_training import TINY
 from iclzoo.train.run import fit
 from iclzoo.train.run_folder import LOG_FILE, RUN_FILE, STATE_FILE, RunFolder
 from iclzoo.train.schedule import Every
-from iclzoo.zoo.card import Card
-from iclzoo.zoo.checkpoint import checkpoint_folder, load, read_card, save
 from iclzoo.zoo.errors import (
     CardError,
     ConfigError,
@@ -32,6 +30,8 @@ from iclzoo.zoo.errors import (
     said_by,
 )
 from iclzoo.zoo.factory import create
+from iclzoo.zoo.storage.card import Card
+from iclzoo.zoo.storage.checkpoint import checkpoint_folder, load, read_card, save
 
 ROOT = Path(__file__).parents[1]
 BRIEF = replace(TINY, num_steps=8, log=Every(2))

@@ -16,18 +16,18 @@ import numpy as np
 import pytest
 
 import iclzoo
-from iclzoo.inspect.errors_on_tasks import half_squared_errors
-from iclzoo.inspect.gradient_flow import gradient_flow
-from iclzoo.inspect.interpolation import interpolation
-from iclzoo.inspect.landscapes import landscapes
-from iclzoo.inspect.rollouts import rollouts
-from iclzoo.inspect.shifts import shift
-from iclzoo.inspect.theory import preconditioned_risk
-from iclzoo.inspect.training_path import weight_path
-from iclzoo.train.baselines import fitted_baseline
+from iclzoo.inspect.behaviour.landscapes import landscapes
+from iclzoo.inspect.behaviour.rollouts import rollouts
+from iclzoo.inspect.behaviour.shifts import shift
+from iclzoo.inspect.behaviour.training_path import weight_path
+from iclzoo.inspect.estimates.errors_on_tasks import half_squared_errors
+from iclzoo.inspect.theory.gradient_flow import gradient_flow
+from iclzoo.inspect.theory.least_losses import preconditioned_risk
+from iclzoo.inspect.weights.interpolation import interpolation
 from iclzoo.train.losses import over_tasks, squared_error
+from iclzoo.train.tuning.baselines import fitted_baseline
+from iclzoo.zoo.checks.gate import PARAMETERS
 from iclzoo.zoo.errors import ArgumentError, ConfigError, ShapeError, ZooError
-from iclzoo.zoo.gate import PARAMETERS
 
 KEY = jr.key(0)
 TASK = iclzoo.LinearRegression(input_dim=3, num_examples=4)

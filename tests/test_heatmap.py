@@ -12,11 +12,11 @@ import pytest
 from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure
 
-from iclzoo.inspect.heatmap import heatmap, product_heatmap
-from iclzoo.zoo.checkpoint import load
-from iclzoo.zoo.constructions.gd import gradient_descent_lsa
+from iclzoo.inspect.weights.heatmap import heatmap, product_heatmap
+from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.factory import create
+from iclzoo.zoo.storage.checkpoint import load
 
 
 @pytest.fixture

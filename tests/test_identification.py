@@ -11,26 +11,26 @@ import numpy as np
 import pytest
 from helpers import Still, assert_close
 
-from iclzoo.inspect.agreement import compare, explained_share
-from iclzoo.inspect.candidates import default_candidates, fit_candidate
-from iclzoo.inspect.identification import identify
-from iclzoo.inspect.identification_plot import agreement_bars, identification_figure
-from iclzoo.inspect.outside import inside_and_outside
-from iclzoo.inspect.tables import identification_tables
-from iclzoo.train.baselines import fitted_baseline
-from iclzoo.train.inputs import Gaussian, Uniform
-from iclzoo.train.tasks import LinearRegression, SineRegression, Task, TaskPool
+from iclzoo.inspect.identification.candidates import default_candidates, fit_candidate
+from iclzoo.inspect.identification.explained_variance import compare, explained_share
+from iclzoo.inspect.identification.identify import identify
+from iclzoo.inspect.identification.identify_plot import agreement_bars, identification_figure
+from iclzoo.inspect.report.tables import identification_tables
+from iclzoo.train.tasks.inputs import Gaussian, Uniform
+from iclzoo.train.tasks.out_of_distribution import inside_and_outside
+from iclzoo.train.tasks.regression import LinearRegression, SineRegression, Task, TaskPool
+from iclzoo.train.tuning.baselines import fitted_baseline
 from iclzoo.zoo.algorithm import algorithm
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
 from iclzoo.zoo.algorithms.least_squares import LeastSquares, Ridge, Zero
 from iclzoo.zoo.algorithms.smoothing import KNearestNeighbours, NadarayaWatson
-from iclzoo.zoo.constructions.gd import gradient_descent_lsa
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
+from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from iclzoo.zoo.constructions.kernel_regression import kernel_regression_mlp_lsa
 from iclzoo.zoo.constructions.preconditioned import preconditioned_gd_lsa
 from iclzoo.zoo.errors import UnknownNameError, ZooError
 from iclzoo.zoo.factory import create
-from iclzoo.zoo.mlp import MLPEmbedding
+from iclzoo.zoo.layers.mlp import MLPEmbedding
 
 TASK = LinearRegression(input_dim=3, num_examples=5, inputs=Uniform(1.0))
 SINES = SineRegression(num_examples=7, inputs=Uniform(2.0))

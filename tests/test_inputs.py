@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from helpers import assert_close
 
-from iclzoo.train.inputs import Exponential, Gaussian, Inputs, Laplace, RandomCovariance, Uniform, root
 from iclzoo.train.losses import over_tasks
-from iclzoo.train.tasks import LinearRegression, SineRegression
-from iclzoo.train.teachers import GaussianTeacher
-from iclzoo.zoo.config import from_config, to_config
+from iclzoo.train.tasks.inputs import Exponential, Gaussian, Inputs, Laplace, RandomCovariance, Uniform, root
+from iclzoo.train.tasks.regression import LinearRegression, SineRegression
+from iclzoo.train.tasks.teachers import GaussianTeacher
 from iclzoo.zoo.errors import ConfigError
+from iclzoo.zoo.storage.config import from_config, to_config
 
 DIM = 3
 MATRIX = ((1.3, 0.4, -0.2), (0.4, 0.7, 0.1), (-0.2, 0.1, 0.5))

@@ -11,16 +11,16 @@ import pytest
 from helpers import assert_close, random_prompt
 from matplotlib.figure import Figure
 
-from iclzoo.inspect.interpolation import interpolation, match_heads, read_construction, with_products
-from iclzoo.inspect.interpolation_plot import interpolation_curves, interpolation_figure
-from iclzoo.inspect.weights import gauge_fixed, product_distance, products
+from iclzoo.inspect.weights.interpolation import interpolation, match_heads, read_construction, with_products
+from iclzoo.inspect.weights.interpolation_plot import interpolation_curves, interpolation_figure
+from iclzoo.inspect.weights.products import gauge_fixed, product_distance, products
 from iclzoo.train.losses import over_tasks, squared_error
-from iclzoo.train.tasks import LinearRegression
-from iclzoo.zoo.checkpoint import load
-from iclzoo.zoo.constructions.gd import gradient_descent_lsa
+from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_attention, gd_plus_plus_lsa
+from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.factory import create
+from iclzoo.zoo.storage.checkpoint import load
 
 TASK = LinearRegression(input_dim=3, num_examples=5)
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from iclzoo.inspect.landscapes import landscapes
-from iclzoo.inspect.landscapes_plot import landscape, landscapes_figure
-from iclzoo.train.tasks import LinearRegression
-from iclzoo.train.teachers import GaussianTeacher
+from iclzoo.inspect.behaviour.landscapes import landscapes
+from iclzoo.inspect.behaviour.landscapes_plot import landscape, landscapes_figure
+from iclzoo.train.tasks.regression import LinearRegression
+from iclzoo.train.tasks.teachers import GaussianTeacher
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
 from iclzoo.zoo.algorithms.least_squares import LeastSquares, Zero
-from iclzoo.zoo.constructions.gd import gradient_descent_lsa
+from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.factory import create
 

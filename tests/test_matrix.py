@@ -9,11 +9,11 @@ import pytest
 from iclzoo.inspect.instrument import INSTRUMENTS
 from iclzoo.inspect.subject import Subject
 from iclzoo.testing.instruments import answer
-from iclzoo.train.tasks import LinearRegression
+from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.algorithms.least_squares import LeastSquares
-from iclzoo.zoo.attention import SelfAttention
-from iclzoo.zoo.checkpoint import list_checkpoints, read_card
 from iclzoo.zoo.factory import create, hyperparameters, list_models
+from iclzoo.zoo.layers.attention import SelfAttention
+from iclzoo.zoo.storage.checkpoint import list_checkpoints, read_card
 from iclzoo.zoo.token_model import ConcatenatingModel
 
 NUM_TASKS = 20

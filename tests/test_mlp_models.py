@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import assert_close, random_prompt
 
-from iclzoo.zoo.mlp import MLPEmbedding, draw_linear
+from iclzoo.zoo.layers.mlp import MLPEmbedding, draw_linear
 from iclzoo.zoo.models.mlp_gradient_descent import MLPGradientDescent
 from iclzoo.zoo.models.mlp_lsa import MLPLSA
 from iclzoo.zoo.trace import trace

@@ -14,9 +14,9 @@ from helpers import assert_close
 
 from iclzoo.zoo.errors import MismatchError, ZooError
 from iclzoo.zoo.factory import create
-from iclzoo.zoo.official import from_official
 from iclzoo.zoo.prompt import Prompt
-from iclzoo.zoo.tensors import from_bytes, named_arrays
+from iclzoo.zoo.storage.official import from_official
+from iclzoo.zoo.storage.tensors import from_bytes, named_arrays
 from iclzoo.zoo.trace import trace
 
 PAIRS = {

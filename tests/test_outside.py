@@ -7,9 +7,9 @@ import pytest
 
 import iclzoo
 from iclzoo.__main__ import run
-from iclzoo.train.outside import changed
-from iclzoo.zoo.config import to_config
+from iclzoo.train.recipes.outside import changed
 from iclzoo.zoo.errors import ConfigError, UnknownNameError, ZooError
+from iclzoo.zoo.storage.config import to_config
 
 SOURCE = """import iclzoo
 RECIPE = iclzoo.Recipe(name="mine", model="lsa", num_steps=3, batch_size=4, baselines=())

@@ -9,14 +9,14 @@ import pytest
 from helpers import assert_close, random_prompt
 from matplotlib.figure import Figure
 
-from iclzoo.inspect.patterns import mean_patterns, patterns, token_names
-from iclzoo.inspect.patterns_plot import attention_map, patterns_figure
-from iclzoo.inspect.softmax_heads import softmax_heads, softmax_parts
-from iclzoo.inspect.softmax_heads_plot import head_difference, head_parts, softmax_heads_figure
-from iclzoo.train.tasks import LinearRegression
+from iclzoo.inspect.activations.attention_patterns import mean_patterns, patterns, token_names
+from iclzoo.inspect.activations.attention_patterns_plot import attention_map, patterns_figure
+from iclzoo.inspect.activations.softmax_heads import softmax_heads, softmax_parts
+from iclzoo.inspect.activations.softmax_heads_plot import head_difference, head_parts, softmax_heads_figure
+from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.algorithms.least_squares import LeastSquares
-from iclzoo.zoo.constructions.copying import copying_transformer
-from iclzoo.zoo.constructions.gd import gradient_descent_lsa
+from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
+from iclzoo.zoo.constructions.label_copying_head import copying_transformer
 from iclzoo.zoo.constructions.two_softmax_heads import one_softmax_head, two_softmax_heads
 from iclzoo.zoo.errors import HeadError, ZooError
 from iclzoo.zoo.factory import create

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from helpers import assert_close
 
-from iclzoo.inspect import population_loss as module
-from iclzoo.inspect.population_loss import population_loss, population_loss_by_length, population_loss_gradient
-from iclzoo.train.inputs import Exponential, Gaussian, Laplace, RandomCovariance, Uniform
+from iclzoo.inspect.theory import population_loss as module
+from iclzoo.inspect.theory.population_loss import population_loss, population_loss_by_length, population_loss_gradient
 from iclzoo.train.losses import over_tasks, squared_error
-from iclzoo.train.step_size import optimal_step_size
-from iclzoo.train.tasks import GaussianTeacher, LinearRegression, SineRegression, TaskPool
-from iclzoo.train.teachers import PooledTeacher
-from iclzoo.zoo.constructions.gd import gradient_descent_lsa
+from iclzoo.train.tasks.inputs import Exponential, Gaussian, Laplace, RandomCovariance, Uniform
+from iclzoo.train.tasks.regression import GaussianTeacher, LinearRegression, SineRegression, TaskPool
+from iclzoo.train.tasks.teachers import PooledTeacher
+from iclzoo.train.tuning.step_size import optimal_step_size
+from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.factory import create
 from iclzoo.zoo.prompt import Prompt

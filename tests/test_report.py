@@ -12,15 +12,15 @@ import jax.numpy as jnp
 import jax.random as jr
 import pytest
 
-from iclzoo.inspect.balance import balance_path
 from iclzoo.inspect.instrument import MOST_HEADS, Content, Instrument, instruments
-from iclzoo.inspect.interpolation import interpolation
-from iclzoo.inspect.report import SectionError, flattened, plain, write_report
+from iclzoo.inspect.report.report import SectionError, flattened, plain, write_report
 from iclzoo.inspect.subject import Subject
-from iclzoo.train.tasks import LinearRegression
-from iclzoo.zoo.checkpoint import checkpoint_folder, load, save
+from iclzoo.inspect.weights.conserved_quantities import balance_path
+from iclzoo.inspect.weights.interpolation import interpolation
+from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.errors import CheckpointError, ExistsError, NotApplicable, ZooError
 from iclzoo.zoo.factory import create
+from iclzoo.zoo.storage.checkpoint import checkpoint_folder, load, save
 
 # The sections that take seconds, not a minute; tests of their own hold the others to account.
 QUICK = [

@@ -8,13 +8,13 @@ import pytest
 from matplotlib.figure import Figure
 from test_training import TINY
 
-from iclzoo.inspect.alignment import Mean
-from iclzoo.inspect.catalogue import list_results, result
-from iclzoo.inspect.reproduction import Bar, Finding, Outcome, Reproduction, Result, Shelf, percent, reproduce
-from iclzoo.inspect.reproduction_page import cells, check_place, number, record, section, write_page
-from iclzoo.train.catalogue import list_recipes
-from iclzoo.zoo.checkpoint import list_checkpoints
+from iclzoo.inspect.behaviour.alignment import Mean
+from iclzoo.inspect.reproduction.catalogue import list_results, result
+from iclzoo.inspect.reproduction.page import cells, check_place, number, record, section, write_page
+from iclzoo.inspect.reproduction.result import Bar, Finding, Outcome, Reproduction, Result, Shelf, percent, reproduce
+from iclzoo.train.recipes.catalogue import list_recipes
 from iclzoo.zoo.errors import ExistsError, UnknownNameError
+from iclzoo.zoo.storage.checkpoint import list_checkpoints
 
 PAGE = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text(encoding="utf-8")
 # Results that take a second or two; the others are run by `iclzoo reproduce --all`.

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from iclzoo.inspect.rollouts import read_outs, rollouts
-from iclzoo.inspect.rollouts_plot import (
+from iclzoo.inspect.behaviour.rollouts import read_outs, rollouts
+from iclzoo.inspect.behaviour.rollouts_plot import (
     diverging_shares,
     read_out_curve,
     read_outs_figure,
@@ -19,14 +19,14 @@ from iclzoo.inspect.rollouts_plot import (
     rollouts_figure,
 )
 from iclzoo.train.losses import over_tasks, squared_error
-from iclzoo.train.tasks import LinearRegression
+from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
 from iclzoo.zoo.algorithms.least_squares import LeastSquares
-from iclzoo.zoo.checkpoint import load
-from iclzoo.zoo.constructions.gd import gradient_descent_lsa
+from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.factory import create
 from iclzoo.zoo.models.lsa import LSA
+from iclzoo.zoo.storage.checkpoint import load
 
 TASK = LinearRegression(input_dim=3, num_examples=5)
 

@@ -18,21 +18,21 @@ import pytest
 from helpers import trees_equal
 
 from iclzoo.__main__ import parse_seeds
-from iclzoo.inspect.alignment import Mean
-from iclzoo.inspect.means import mean_over_tasks
+from iclzoo.inspect.behaviour.alignment import Mean
+from iclzoo.inspect.estimates.means import mean_over_tasks
 from iclzoo.train.devices import Team, first_devices, join
 from iclzoo.train.loop import compile_advance, largest_array, start
 from iclzoo.train.losses import over_tasks, squared_error
 from iclzoo.train.optimiser import Adam
-from iclzoo.train.recipe import Recipe
+from iclzoo.train.recipes.recipe import Recipe
 from iclzoo.train.run import fit, fit_ensemble
 from iclzoo.train.schedule import Every
 from iclzoo.train.stopping import GRACE_SECONDS, LOOK_SECONDS, SAVING_SECONDS
-from iclzoo.train.tasks import LinearRegression
-from iclzoo.zoo.checkpoint import load, read_card
-from iclzoo.zoo.config import from_config
+from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.errors import ConfigError, RunError, ZooError
-from iclzoo.zoo.tensors import from_bytes
+from iclzoo.zoo.storage.checkpoint import load, read_card
+from iclzoo.zoo.storage.config import from_config
+from iclzoo.zoo.storage.tensors import from_bytes
 
 RECIPE = Recipe(
     name="scale",
@@ -201,7 +201,7 @@ def test_means_do_not_depend_on_the_chunks():
 
 def test_means_hold_no_task(monkeypatch):
     """What is held at once is one chunk, however many tasks there are."""
-    from iclzoo.inspect import means
+    from iclzoo.inspect.estimates import means
 
     sizes, in_chunks = [], means.in_chunks
 

@@ -18,19 +18,19 @@ import optax
 import pytest
 from helpers import random_prompt
 
-from iclzoo.train.inputs import Inputs
 from iclzoo.train.loop import check_prediction, initial_model
 from iclzoo.train.optimiser import Adam
-from iclzoo.train.recipe import Recipe
+from iclzoo.train.recipes.recipe import Recipe
 from iclzoo.train.schedule import Schedule
-from iclzoo.train.tasks import LinearRegression, Task
-from iclzoo.train.teachers import Teacher
-from iclzoo.zoo import attention, mlp
-from iclzoo.zoo.checks import shown
-from iclzoo.zoo.config import SETTINGS, from_config, to_config
+from iclzoo.train.tasks.inputs import Inputs
+from iclzoo.train.tasks.regression import LinearRegression, Task
+from iclzoo.train.tasks.teachers import Teacher
+from iclzoo.zoo.checks.values import shown
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.factory import create, hyperparameters, list_models
-from iclzoo.zoo.mlp import MLPEmbedding
+from iclzoo.zoo.layers import attention, mlp
+from iclzoo.zoo.layers.mlp import MLPEmbedding
+from iclzoo.zoo.storage.config import SETTINGS, from_config, to_config
 from iclzoo.zoo.token_model import TokenModel
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
@@ -153,7 +153,7 @@ def defaults(name: str) -> Mapping[str, Any]:
 
 
 def modules(package: str) -> Iterator[Any]:
-    folder = Path(import_module("iclzoo.zoo.checks").__file__).parent / package
+    folder = Path(import_module("iclzoo.zoo.checks.values").__file__).parent / package
     yield from (import_module(f"iclzoo.zoo.{package}.{file.stem}") for file in sorted(folder.glob("*.py")))
 
 

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from iclzoo.inspect.alignment import Mean
-from iclzoo.inspect.shifts import shift, shifts
-from iclzoo.inspect.shifts_plot import shift_curves, shifts_figure
-from iclzoo.train.inputs import Gaussian
+from iclzoo.inspect.behaviour.alignment import Mean
+from iclzoo.inspect.behaviour.shifts import shift, shifts
+from iclzoo.inspect.behaviour.shifts_plot import shift_curves, shifts_figure
 from iclzoo.train.losses import over_tasks, squared_error
-from iclzoo.train.sweeps import DistractedTask
-from iclzoo.train.tasks import LinearRegression, SineRegression, TaskPool
-from iclzoo.train.teachers import GaussianTeacher, PooledTeacher
+from iclzoo.train.tasks.inputs import Gaussian
+from iclzoo.train.tasks.regression import LinearRegression, SineRegression, TaskPool
+from iclzoo.train.tasks.sweeps import DistractedTask
+from iclzoo.train.tasks.teachers import GaussianTeacher, PooledTeacher
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
 from iclzoo.zoo.algorithms.least_squares import LeastSquares, Ridge, Zero
 from iclzoo.zoo.algorithms.smoothing import KNearestNeighbours
-from iclzoo.zoo.checkpoint import load
-from iclzoo.zoo.constructions.gd import gradient_descent_lsa
+from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from iclzoo.zoo.errors import UnknownNameError, ZooError
 from iclzoo.zoo.factory import create
+from iclzoo.zoo.storage.checkpoint import load
 
 TASK = LinearRegression(input_dim=3, num_examples=5)
 BUILT = gradient_descent_lsa([2.0], num_examples=5, input_dim=3)

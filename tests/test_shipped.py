@@ -5,14 +5,14 @@ import math
 import jax.random as jr
 import pytest
 
-from iclzoo.inspect.figures import measure
-from iclzoo.inspect.means import mean_over_tasks
+from iclzoo.inspect.estimates.means import mean_over_tasks
+from iclzoo.inspect.report.metrics import measure
 from iclzoo.inspect.verify import verify
-from iclzoo.train.catalogue import list_recipes, recipe
 from iclzoo.train.losses import squared_error
-from iclzoo.train.recipe import Recipe
-from iclzoo.zoo.checkpoint import checkpoint_folder, list_checkpoints, load, read_card
-from iclzoo.zoo.config import from_config, to_config
+from iclzoo.train.recipes.catalogue import list_recipes, recipe
+from iclzoo.train.recipes.recipe import Recipe
+from iclzoo.zoo.storage.checkpoint import checkpoint_folder, list_checkpoints, load, read_card
+from iclzoo.zoo.storage.config import from_config, to_config
 
 # Tasks to measure on here; `iclzoo verify --all` measures on those of the cards.
 NUM_TASKS = 4096

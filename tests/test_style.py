@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure as AnyFigure
 
-from iclzoo.inspect.heatmap import heatmap, product_heatmap
-from iclzoo.inspect.patterns import LayerPatterns, Patterns
-from iclzoo.inspect.patterns_plot import attention_map, patterns_figure
-from iclzoo.inspect.style import drawn, label, our_style
-from iclzoo.inspect.training_path_plot import spectrum_figure
-from iclzoo.inspect.weights import spectra
-from iclzoo.zoo.checkpoint import load
+from iclzoo.inspect.activations.attention_patterns import LayerPatterns, Patterns
+from iclzoo.inspect.activations.attention_patterns_plot import attention_map, patterns_figure
+from iclzoo.inspect.behaviour.training_path_plot import spectrum_figure
+from iclzoo.inspect.pictures.style import drawn, label, our_style
+from iclzoo.inspect.weights.heatmap import heatmap, product_heatmap
+from iclzoo.inspect.weights.products import spectra
 from iclzoo.zoo.errors import ZooError
+from iclzoo.zoo.storage.checkpoint import load
 
 HOSTILE = {
     "axes.grid": True,

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from helpers import assert_close, trees_equal
 
-from iclzoo.train.inputs import Exponential, Gaussian, Laplace, RandomCovariance, Uniform
 from iclzoo.train.losses import over_tasks, squared_error
-from iclzoo.train.tasks import LinearRegression, SineRegression, Task, TaskPool
-from iclzoo.train.teachers import GaussianTeacher, PooledTeacher
-from iclzoo.zoo import config
+from iclzoo.train.tasks.inputs import Exponential, Gaussian, Laplace, RandomCovariance, Uniform
+from iclzoo.train.tasks.regression import LinearRegression, SineRegression, Task, TaskPool
+from iclzoo.train.tasks.teachers import GaussianTeacher, PooledTeacher
 from iclzoo.zoo.algorithms.least_squares import LeastSquares, Zero
-from iclzoo.zoo.config import from_config, to_config
 from iclzoo.zoo.errors import ConfigError
+from iclzoo.zoo.storage import config
+from iclzoo.zoo.storage.config import from_config, to_config
 
 SIZES = {"input_dim": 3, "output_dim": 2, "num_examples": 7}
 MEAN = ((0.5, -1.0, 2.0), (0.0, 1.5, -0.5))

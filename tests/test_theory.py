@@ -11,21 +11,27 @@ import numpy as np
 import pytest
 from helpers import Still, assert_close
 
-from iclzoo.inspect.balance import balance_path
-from iclzoo.inspect.balance_plot import balance_curves, balance_figure
-from iclzoo.inspect.gradient_flow import balanced_start, gradient_flow
-from iclzoo.inspect.population_loss import population_loss
-from iclzoo.inspect.theory import least_losses, loss_path, preconditioned_risk
-from iclzoo.inspect.theory_plot import least_loss_lines, loss_path_curve, loss_path_figure, risk_curve, risk_figure
-from iclzoo.train.inputs import Gaussian, RandomCovariance, Uniform
+from iclzoo.inspect.theory.gradient_flow import balanced_start, gradient_flow
+from iclzoo.inspect.theory.least_losses import least_losses, loss_path, preconditioned_risk
+from iclzoo.inspect.theory.least_losses_plot import (
+    least_loss_lines,
+    loss_path_curve,
+    loss_path_figure,
+    risk_curve,
+    risk_figure,
+)
+from iclzoo.inspect.theory.population_loss import population_loss
+from iclzoo.inspect.weights.conserved_quantities import balance_path
+from iclzoo.inspect.weights.conserved_quantities_plot import balance_curves, balance_figure
 from iclzoo.train.losses import over_tasks, squared_error
-from iclzoo.train.tasks import GaussianTeacher, LinearRegression
+from iclzoo.train.tasks.inputs import Gaussian, RandomCovariance, Uniform
+from iclzoo.train.tasks.regression import GaussianTeacher, LinearRegression
 from iclzoo.zoo.algorithms.preconditioned import PreconditionedGradientDescent
-from iclzoo.zoo.checkpoint import read_card
-from iclzoo.zoo.config import from_config
 from iclzoo.zoo.constructions.preconditioned import preconditioned_gd_lsa
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.factory import create
+from iclzoo.zoo.storage.checkpoint import read_card
+from iclzoo.zoo.storage.config import from_config
 
 VARIANCES = (2.0, 1.0, 0.3)
 GAUSSIAN = LinearRegression(3, 1, 7, Gaussian(VARIANCES))

@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 from helpers import trees_equal
 
-from iclzoo.train.catalogue import list_recipes, recipe
 from iclzoo.train.devices import Team, first_devices
 from iclzoo.train.loop import compile_advance, initial_model, start
 from iclzoo.train.optimiser import Adam
-from iclzoo.train.recipe import Recipe
+from iclzoo.train.recipes.catalogue import list_recipes, recipe
+from iclzoo.train.recipes.recipe import Recipe
 from iclzoo.train.run import MAX_STEPS, fit, next_chunk
 from iclzoo.train.schedule import Ends, Every, Logarithmic
-from iclzoo.train.tasks import LinearRegression
-from iclzoo.zoo.checkpoint import load, read_card
-from iclzoo.zoo.config import from_config, to_config
+from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.errors import ConfigError, RunError, UnknownNameError
 from iclzoo.zoo.factory import create
 from iclzoo.zoo.frozen import Frozen, trainable
+from iclzoo.zoo.storage.checkpoint import load, read_card
+from iclzoo.zoo.storage.config import from_config, to_config
 
 TINY = Recipe(
     name="tiny",

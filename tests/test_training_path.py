@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from iclzoo.inspect.training_path import alignment_path, block_shares, spread, weight_path
-from iclzoo.inspect.training_path_plot import loss_curve, spectrum_figure, training_figure, weight_path_figure
-from iclzoo.inspect.weights import spectra
-from iclzoo.train.step_size import optimal_step_size
-from iclzoo.train.tasks import LinearRegression, SineRegression
+from iclzoo.inspect.behaviour.training_path import alignment_path, block_shares, spread, weight_path
+from iclzoo.inspect.behaviour.training_path_plot import loss_curve, spectrum_figure, training_figure, weight_path_figure
+from iclzoo.inspect.weights.products import spectra
+from iclzoo.train.tasks.regression import LinearRegression, SineRegression
+from iclzoo.train.tuning.step_size import optimal_step_size
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
-from iclzoo.zoo.constructions.gd import gradient_descent_lsa
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
+from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.factory import create
 

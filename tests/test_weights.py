@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from helpers import assert_close, random_prompt
 
-from iclzoo.inspect.weights import fix_gauge, gauge_fixed, product_distance, products, read_step, spectra
-from iclzoo.zoo.attention import LinearSelfAttention
-from iclzoo.zoo.constructions.gd import gradient_descent_lsa
+from iclzoo.inspect.weights.products import fix_gauge, gauge_fixed, product_distance, products, read_step, spectra
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
+from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.factory import create
+from iclzoo.zoo.layers.attention import LinearSelfAttention
 
 
 @pytest.fixture

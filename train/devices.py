@@ -16,7 +16,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import PyTree
 
-from ..zoo.checks import MAX_DEVICES, whole_number
+from ..zoo.checks.values import MAX_DEVICES, whole_number
 from ..zoo.determinism import check_jax
 from ..zoo.errors import ConfigError, ZooError, said_by
 from .stopping import Watch

@@ -17,10 +17,10 @@ from ..zoo.determinism import GENERATOR, fixed_settings, key_of
 from ..zoo.errors import ConfigError, ContractError, closest
 from ..zoo.factory import create
 from ..zoo.frozen import trainable
-from ..zoo.tensors import fill, named_arrays
+from ..zoo.storage.tensors import fill, named_arrays
 from .devices import Team
 from .losses import half_mse
-from .recipe import Recipe
+from .recipes.recipe import Recipe
 
 # The most steps one call of the compiled program makes: the length of its buffer of losses.
 MAX_STEPS = 1000

@@ -10,10 +10,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray, PyTree
 
+from ..zoo.checks.gate import gate, gated, predict
 from ..zoo.determinism import fixed_settings, typed
-from ..zoo.gate import gate, gated, predict
 from ..zoo.prompt import Learner, Prompt
-from .tasks import Target, Task
+from .tasks.regression import Target, Task
 
 CHUNK = 4096
 

@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 import optax
 
-from ..zoo.checked import Clip, Positive
-from ..zoo.checks import MAX_SIZE, Real, Whole, whole_number
-from ..zoo.config import setting
+from ..zoo.checks.annotations import Clip, Positive
+from ..zoo.checks.values import MAX_SIZE, Real, Whole, whole_number
+from ..zoo.storage.config import setting
 
 Decay = Annotated[float, Real(least=0, below=1)]
 

@@ -13,18 +13,18 @@ import jax
 import jax.random as jr
 import numpy as np
 
-from ..zoo import checks
-from ..zoo.config import to_config
+from ..zoo.checks import values as checks
+from ..zoo.checks.gate import gated
 from ..zoo.determinism import fixed_settings, key_of
 from ..zoo.errors import ConfigError, RunError, said_by
 from ..zoo.frozen import trainable
-from ..zoo.gate import gated
 from ..zoo.prompt import Learner
+from ..zoo.storage.config import to_config
 from .devices import Device, Team, first_devices
 from .loop import MAX_STEPS, State, compile_advance, member, members_of, start
 from .losses import over_tasks, squared_error
 from .progress import training_bar
-from .recipe import Recipe
+from .recipes.recipe import Recipe
 from .run_folder import Fit, Row, RunFolder
 from .stopping import Stop, stopping
 

@@ -21,16 +21,16 @@ import numpy as np
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 
-from ..zoo.card import CARD_FILE, Card, parsed
-from ..zoo.checkpoint import CHECKPOINT, checkpoint_files, read_card, step_file
-from ..zoo.config import from_config, to_config
+from ..zoo.checks.memory import physical_memory
 from ..zoo.errors import RunError, WriteError, ZooError, ZooWarning, said_by
-from ..zoo.files import finished_name, located, read_file, write_atomically, writing
-from ..zoo.memory import physical_memory
-from ..zoo.tensors import fill, from_bytes, named_arrays, to_bytes
+from ..zoo.storage.card import CARD_FILE, Card, parsed
+from ..zoo.storage.checkpoint import CHECKPOINT, checkpoint_files, read_card, step_file
+from ..zoo.storage.config import from_config, to_config
+from ..zoo.storage.files import finished_name, located, read_file, write_atomically, writing
+from ..zoo.storage.tensors import fill, from_bytes, named_arrays, to_bytes
 from .loop import State, members_of, start
-from .provenance import differing_versions, provenance
-from .recipe import Recipe
+from .recipes.provenance import differing_versions, provenance
+from .recipes.recipe import Recipe
 
 Row = dict[str, Any]
 

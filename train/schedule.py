@@ -5,10 +5,10 @@ from typing import Annotated, TypeAlias
 
 import numpy as np
 
-from ..zoo.checked import Size
-from ..zoo.checks import MAX_SIZE, Whole
-from ..zoo.config import setting
+from ..zoo.checks.annotations import Size
+from ..zoo.checks.values import MAX_SIZE, Whole
 from ..zoo.errors import ConfigError
+from ..zoo.storage.config import setting
 
 MAX_STOPS = 1_000_000  # of a training, each of which costs a measurement or a file
 

@@ -13,13 +13,13 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from .config import setting
+from .checks.gate import gated
 from .errors import ContractError, NotApplicable, unknown_name
-from .gate import gated
 from .moments import Moments
 from .prompt import Learner, Prompt
 from .registry import Registry
-from .tensors import named_arrays
+from .storage.config import setting
+from .storage.tensors import named_arrays
 
 Targets = Float[Array, "num_tasks output_dim"]
 NUMBER = "([1-9][0-9]{0,2})"

@@ -4,13 +4,13 @@ The numbers that come of a seed depend on settings of JAX that may come from its
 a notebook's first cell. Here they are fixed for as long as a seed is at work:
 
     generator    threefry2x32, and partitionable: so keys are split and weights drawn (the numbers within one task come from its
-                 original form, see `Task.sample` in train/tasks.py)
+                 original form, see `Task.sample` in train/tasks/regression.py)
     precision    matrix products in float32, on accelerators too
     width        32 bits, as in every recipe; 64 where most of the numbers at hand have them, in the model, the algorithm and the task
                  of somebody who works in 64 bits
     compilation  on
 
-What cannot be fixed is recorded instead: see train/provenance.py.
+What cannot be fixed is recorded instead: see train/recipes/provenance.py.
 """
 
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Key, PRNGKeyArray, PyTree
 
-from .checks import MAX_SEED
+from .checks.process import check_process
+from .checks.values import MAX_SEED
 from .errors import ConfigError, said_by
-from .forked import check_process
 
 GENERATOR = "threefry2x32"
 

@@ -3,7 +3,7 @@
 A model joins with one decorator. It keeps the contract: every argument of `__init__` is keyword-only, all but `key`
 have a default, and each can be read back from the model under its own name. That is what lets a checkpoint rebuild it.
 `num_layers`, where there is one, counts layers with arrays of their own; what is applied again and again is counted in `num_loops`.
-Each hyperparameter is checked by its annotation (see `zoo/checked.py`).
+Each hyperparameter is checked by its annotation (see `zoo/checks/annotations.py`).
 """
 
 from collections.abc import Callable, Iterable
@@ -15,11 +15,11 @@ import jax
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from .checked import SIZE, checked
-from .checks import is_traced
+from .checks.annotations import SIZE, checked
+from .checks.gate import gated
+from .checks.memory import check_result
+from .checks.values import is_traced
 from .errors import ConfigError, ContractError, ZooError, closest, said_by
-from .gate import gated
-from .memory import check_result
 from .registry import Registry
 
 Model = TypeVar("Model", bound=type)

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import equinox as eqx
 import jax.numpy as jnp
 
-from .checks import one_of
+from .checks.values import one_of
 from .errors import ConfigError
-from .positions import POSITIONS
+from .layers.positions import POSITIONS
 from .prompt import Prompt
 from .token_model import TokenModel, Tokens
 

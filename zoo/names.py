@@ -6,9 +6,9 @@ from os import PathLike
 from typing import Any, TypeVar
 
 from .algorithm import ALGORITHMS, algorithm
-from .card import CARD_FILE
-from .checkpoint import list_checkpoints, load
 from .errors import ArgumentError, UnknownNameError, unknown_name
+from .storage.card import CARD_FILE
+from .storage.checkpoint import list_checkpoints, load
 
 Tuner = TypeVar("Tuner", bound=Callable)
 _tuners: list[Callable[[str, Any], Any]] = []

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .checks import one_of
+from .checks.gate import gated
+from .checks.values import one_of
 from .errors import ConfigError
 from .frozen import Frozen
-from .gate import gated
 from .prompt import Prompt
 
 Token = Float[Array, " embed_dim"]

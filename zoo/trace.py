@@ -4,8 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .arguments import layered
-from .gate import gate
+from .checks.arguments import layered
+from .checks.gate import gate
 from .prompt import Prompt
 from .token_model import TokenModel
 

@@ -1,8 +1,8 @@
 """Conserved quantities."""
 
-from ..balance import balance_path
 from ..instrument import Content, register_instrument
 from ..subject import Subject
+from ..weights.conserved_quantities import balance_path
 
 
 @register_instrument(
@@ -12,7 +12,7 @@ from ..subject import Subject
     order=90,
 )
 def measure(subject: Subject) -> Content:
-    from ..balance_plot import balance_figure
+    from ..weights.conserved_quantities_plot import balance_figure
 
     path = balance_path(subject.steps)
     return Content(figure=balance_figure(path), alternative="Differences that gradient flow conserves.", numbers=path)

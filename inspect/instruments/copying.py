@@ -1,6 +1,6 @@
 """Copying phase."""
 
-from ..copying import NUM_TASKS, copying_path, token_map
+from ..activations.token_jacobians import NUM_TASKS, copying_path, token_map
 from ..instrument import Content, register_instrument
 from ..subject import Subject
 
@@ -12,7 +12,7 @@ from ..subject import Subject
     order=180,
 )
 def measure(subject: Subject) -> Content:
-    from ..copying_plot import copying_figure
+    from ..activations.token_jacobians_plot import copying_figure
 
     num_tasks = min(subject.num_tasks, NUM_TASKS)
     path = copying_path(subject.steps, subject.task, num_tasks=num_tasks, key=subject.key)

@@ -2,8 +2,8 @@
 
 from ...zoo.errors import NotApplicable
 from ..instrument import Content, register_instrument
+from ..report.tables import figures_tables
 from ..subject import Subject
-from ..tables import figures_tables
 
 
 @register_instrument(
@@ -14,5 +14,7 @@ from ..tables import figures_tables
 )
 def measure(subject: Subject) -> Content:
     if not subject.card.figures:
-        raise NotApplicable("the card has no figures; measure them with iclzoo.inspect.figures.measure_checkpoint")
+        raise NotApplicable(
+            "the card has no figures; measure them with iclzoo.inspect.report.metrics.measure_checkpoint"
+        )
     return Content(numbers=subject.card.figures, tables=figures_tables(subject.card))

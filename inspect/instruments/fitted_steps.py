@@ -1,6 +1,6 @@
 """Layers as steps of GD++."""
 
-from ..fitted_steps import fitted_steps
+from ..activations.layers_as_steps import fitted_steps
 from ..instrument import Content, register_instrument
 from ..subject import Subject
 
@@ -13,7 +13,7 @@ from ..subject import Subject
     order=100,
 )
 def measure(subject: Subject) -> Content:
-    from ..fitted_steps_plot import fitted_steps_figure
+    from ..activations.layers_as_steps_plot import fitted_steps_figure
 
     fit = fitted_steps(subject.model, subject.task, num_tasks=min(subject.num_tasks, 2_000), key=subject.key)
     return Content(

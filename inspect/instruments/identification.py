@@ -3,10 +3,10 @@
 from dataclasses import asdict
 from typing import Any
 
-from ..identification import identify
+from ..identification.identify import identify
 from ..instrument import Content, register_instrument
+from ..report.tables import identification_tables
 from ..subject import Subject
-from ..tables import identification_tables
 
 
 @register_instrument(
@@ -17,7 +17,7 @@ from ..tables import identification_tables
     order=20,
 )
 def measure(subject: Subject) -> Content:
-    from ..identification_plot import identification_figure
+    from ..identification.identify_plot import identification_figure
 
     found = identify(subject.model, subject.task, num_tasks=min(subject.num_tasks, 5_000), key=subject.key)
     return Content(

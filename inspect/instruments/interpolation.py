@@ -1,8 +1,8 @@
 """Interpolation."""
 
 from ..instrument import Content, register_instrument
-from ..interpolation import interpolation, read_construction
 from ..subject import Subject
+from ..weights.interpolation import interpolation, read_construction
 
 
 @register_instrument(
@@ -12,7 +12,7 @@ from ..subject import Subject
     order=110,
 )
 def measure(subject: Subject) -> Content:
-    from ..interpolation_plot import interpolation_figure
+    from ..weights.interpolation_plot import interpolation_figure
 
     construction = read_construction(subject.model)
     path = interpolation(subject.model, construction, subject.task, num_tasks=subject.num_tasks, key=subject.key)

@@ -1,7 +1,7 @@
 """Task landscapes."""
 
+from ..behaviour.landscapes import landscapes
 from ..instrument import Content, register_instrument
-from ..landscapes import landscapes
 from ..subject import Subject
 
 
@@ -12,7 +12,7 @@ from ..subject import Subject
     order=150,
 )
 def measure(subject: Subject) -> Content:
-    from ..landscapes_plot import landscapes_figure
+    from ..behaviour.landscapes_plot import landscapes_figure
 
     found = landscapes(subject.model, subject.task, key=subject.key)
     return Content(

@@ -1,8 +1,8 @@
 """Attention patterns."""
 
 from ...zoo.errors import NotApplicable
+from ..activations.attention_patterns import mean_patterns
 from ..instrument import MOST_HEADS, Content, register_instrument
-from ..patterns import mean_patterns
 from ..subject import Subject
 
 
@@ -13,12 +13,14 @@ from ..subject import Subject
     order=160,
 )
 def measure(subject: Subject) -> Content:
-    from ..patterns_plot import patterns_figure
+    from ..activations.attention_patterns_plot import patterns_figure
 
     found = mean_patterns(subject.model, subject.task, num_tasks=min(subject.num_tasks, 2_000), key=subject.key)
     heads = sum(len(layer.pattern) for layer in found.layers)
     if heads > MOST_HEADS:
-        raise NotApplicable(f"{heads} heads are too many for a page; draw them with iclzoo.inspect.patterns_plot")
+        raise NotApplicable(
+            f"{heads} heads are too many for a page; draw them with iclzoo.inspect.activations.attention_patterns_plot"
+        )
     return Content(
         figure=patterns_figure(found, quantity="pattern_size"),
         alternative="Where each token attends, root mean square over tasks.",

@@ -1,7 +1,7 @@
 """Read-out after every layer."""
 
+from ..behaviour.rollouts import read_outs
 from ..instrument import Content, register_instrument
-from ..rollouts import read_outs
 from ..subject import Subject
 
 
@@ -12,7 +12,7 @@ from ..subject import Subject
     order=130,
 )
 def measure(subject: Subject) -> Content:
-    from ..rollouts_plot import read_outs_figure
+    from ..behaviour.rollouts_plot import read_outs_figure
 
     found = read_outs(subject.model, subject.task, num_tasks=subject.num_tasks, key=subject.key)
     return Content(

@@ -2,7 +2,7 @@
 
 from ..instrument import Content, register_instrument
 from ..subject import Subject
-from ..theory import preconditioned_risk
+from ..theory.least_losses import preconditioned_risk
 
 
 @register_instrument(
@@ -13,7 +13,7 @@ from ..theory import preconditioned_risk
     order=80,
 )
 def measure(subject: Subject) -> Content:
-    from ..theory_plot import risk_figure
+    from ..theory.least_losses_plot import risk_figure
 
     risk = preconditioned_risk(subject.task)
     return Content(

@@ -1,7 +1,7 @@
 """Repeated application."""
 
+from ..behaviour.rollouts import rollouts
 from ..instrument import Content, register_instrument
-from ..rollouts import rollouts
 from ..subject import Subject
 
 
@@ -12,7 +12,7 @@ from ..subject import Subject
     order=120,
 )
 def measure(subject: Subject) -> Content:
-    from ..rollouts_plot import rollouts_figure
+    from ..behaviour.rollouts_plot import rollouts_figure
 
     found = rollouts(subject.model, subject.task, num_tasks=subject.num_tasks, key=subject.key)
     return Content(

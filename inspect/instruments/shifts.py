@@ -1,8 +1,8 @@
 """Shifts."""
 
 from ...zoo.errors import NotApplicable
+from ..behaviour.shifts import shifts
 from ..instrument import Content, register_instrument
-from ..shifts import shifts
 from ..subject import Subject
 
 
@@ -13,7 +13,7 @@ from ..subject import Subject
     order=140,
 )
 def measure(subject: Subject) -> Content:
-    from ..shifts_plot import shifts_figure
+    from ..behaviour.shifts_plot import shifts_figure
 
     learners = {subject.name: subject.model, **subject.baselines}
     found, missing = shifts(learners, subject.task, num_tasks=subject.num_tasks, key=subject.key)

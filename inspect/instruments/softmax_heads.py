@@ -1,7 +1,7 @@
 """Softmax heads."""
 
+from ..activations.softmax_heads import softmax_heads
 from ..instrument import Content, register_instrument
-from ..softmax_heads import softmax_heads
 from ..subject import Subject
 
 
@@ -12,7 +12,7 @@ from ..subject import Subject
     order=170,
 )
 def measure(subject: Subject) -> Content:
-    from ..softmax_heads_plot import softmax_heads_figure
+    from ..activations.softmax_heads_plot import softmax_heads_figure
 
     found = softmax_heads(subject.model, subject.task, num_tasks=subject.num_tasks, key=subject.key)
     return Content(

@@ -3,11 +3,11 @@
 from typing import Any
 
 from ...zoo.errors import NotApplicable
+from ..behaviour.training_path import block_shares
 from ..instrument import Content, register_instrument
+from ..report.tables import blocks_table
 from ..subject import Subject
-from ..tables import blocks_table
-from ..training_path import block_shares
-from ..weights import spectra
+from ..weights.products import spectra
 
 
 @register_instrument(
@@ -17,7 +17,7 @@ from ..weights import spectra
     order=40,
 )
 def measure(subject: Subject) -> Content:
-    from ..training_path_plot import spectrum_figure
+    from ..behaviour.training_path_plot import spectrum_figure
 
     found = spectra(subject.model)
     numbers: dict[str, Any] = {"spectra": found}

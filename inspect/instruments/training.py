@@ -1,9 +1,9 @@
 """Training."""
 
 from ...zoo.errors import NotApplicable
+from ..behaviour.training_path import alignment_path, weight_path
 from ..instrument import Content, register_instrument
 from ..subject import Subject
-from ..training_path import alignment_path, weight_path
 
 
 @register_instrument(
@@ -13,7 +13,7 @@ from ..training_path import alignment_path, weight_path
     order=60,
 )
 def measure(subject: Subject) -> Content:
-    from ..training_path_plot import training_figure
+    from ..behaviour.training_path_plot import training_figure
 
     if not subject.baselines:
         raise NotApplicable("no baseline is named to compare the training with")

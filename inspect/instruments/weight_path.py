@@ -1,8 +1,8 @@
 """Weights over training."""
 
+from ..behaviour.training_path import weight_path
 from ..instrument import Content, register_instrument
 from ..subject import Subject
-from ..training_path import weight_path
 
 
 @register_instrument(
@@ -12,7 +12,7 @@ from ..training_path import weight_path
     order=50,
 )
 def measure(subject: Subject) -> Content:
-    from ..training_path_plot import weight_path_figure
+    from ..behaviour.training_path_plot import weight_path_figure
 
     path = weight_path(subject.steps)
     return Content(

@@ -2,9 +2,9 @@
 
 from ...zoo.errors import NotApplicable
 from ..instrument import MOST_HEADS, Content, register_instrument
-from ..interpolation import read_construction
 from ..subject import Subject
-from ..weights import gauge_fixed
+from ..weights.interpolation import read_construction
+from ..weights.products import gauge_fixed
 
 
 @register_instrument(
@@ -14,7 +14,7 @@ from ..weights import gauge_fixed
     order=30,
 )
 def measure(subject: Subject) -> Content:
-    from ..heatmap import heatmap
+    from ..weights.heatmap import heatmap
 
     layers = gauge_fixed(subject.model)
     heads = sum(layer.num_heads for layer in layers)

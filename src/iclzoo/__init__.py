@@ -1,6 +1,6 @@
 """iclzoo: a zoo of small sequence models that learn in context, the trainer that made them, and the instruments to look inside.
 
-The names used every day are here. Everything else is imported from its module, as in `from iclzoo.inspect.weights import spectra`.
+The names used every day are here. Everything else is imported from its module, as in `from iclzoo.inspect.weights.products import spectra`.
 Pictures are imported when they are first asked for, so that `import iclzoo` stays light.
 """
 
@@ -13,53 +13,53 @@ if not (_package / "zoo").is_dir() and (_package.parents[1] / "zoo").is_dir():
     __path__.append(str(_package.parents[1]))  # a checkout without symbolic links
 
 # ruff: noqa: E402 — the path comes first
-from .inspect.alignment import alignment, sensitivity
-from .inspect.identification import identify
+from .inspect.behaviour.alignment import alignment, sensitivity
+from .inspect.identification.identify import identify
 from .inspect.instrument import INSTRUMENTS as instruments
 from .inspect.instrument import Content, register_instrument
-from .inspect.population_loss import population_loss
 from .inspect.subject import Subject
-from .inspect.weights import gauge_fixed, product_distance, products
-from .train.baselines import best_baseline
-from .train.catalogue import list_recipes, recipe
-from .train.inputs import Exponential, Gaussian, Inputs, Laplace, RandomCovariance, Uniform
+from .inspect.theory.population_loss import population_loss
+from .inspect.weights.products import gauge_fixed, product_distance, products
 from .train.losses import half_mse
 from .train.optimiser import Adam
-from .train.recipe import Recipe
+from .train.recipes.catalogue import list_recipes, recipe
+from .train.recipes.recipe import Recipe
 from .train.run import fit, fit_ensemble
-from .train.step_size import optimal_step_size
-from .train.task import Task, list_tasks, register_task
-from .train.tasks import LinearRegression, SineRegression, TaskPool
-from .train.teachers import GaussianTeacher, PooledTeacher, Teacher
+from .train.tasks.inputs import Exponential, Gaussian, Inputs, Laplace, RandomCovariance, Uniform
+from .train.tasks.regression import LinearRegression, SineRegression, TaskPool
+from .train.tasks.task import Task, list_tasks, register_task
+from .train.tasks.teachers import GaussianTeacher, PooledTeacher, Teacher
+from .train.tuning.baselines import best_baseline
+from .train.tuning.step_size import optimal_step_size
 from .zoo.algorithm import Algorithm, list_algorithms, register_algorithm
 from .zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
 from .zoo.algorithms.least_squares import LeastSquares, Ridge, Zero
 from .zoo.algorithms.one_step import fitted_step_size
 from .zoo.algorithms.preconditioned import PreconditionedGradientDescent
 from .zoo.algorithms.smoothing import KNearestNeighbours, NadarayaWatson, SoftmaxSmoother
-from .zoo.attention import (
+from .zoo.checks.gate import gated
+from .zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
+from .zoo.constructions.gradient_descent_step import gradient_descent_lsa
+from .zoo.errors import CheckpointError, NotApplicable, ZooError
+from .zoo.factory import create, list_models, register_model
+from .zoo.factory import register_model as register  # its name before 0.2
+from .zoo.frozen import Frozen
+from .zoo.interleaving import InterleavingModel
+from .zoo.layers.attention import (
     LinearSelfAttention,
     MergedLinearSelfAttention,
     ReLUSelfAttention,
     SelfAttention,
     SoftmaxSelfAttention,
 )
-from .zoo.card import Card
-from .zoo.checkpoint import list_checkpoints, load, read_card, save
-from .zoo.constructions.gd import gradient_descent_lsa
-from .zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
-from .zoo.errors import CheckpointError, NotApplicable, ZooError
-from .zoo.factory import create, list_models, register_model
-from .zoo.factory import register_model as register  # its name before 0.2
-from .zoo.frozen import Frozen
-from .zoo.gate import gated
-from .zoo.interleaving import InterleavingModel
 from .zoo.prompt import Learner, Prompt
+from .zoo.storage.card import Card
+from .zoo.storage.checkpoint import list_checkpoints, load, read_card, save
 from .zoo.token_model import ConcatenatingModel, TokenModel
 from .zoo.trace import Trace, trace
 
 if TYPE_CHECKING:
-    from .inspect.heatmap import heatmap, product_heatmap
+    from .inspect.weights.heatmap import heatmap, product_heatmap
 
 _LAZY = {"heatmap": ".inspect.heatmap", "product_heatmap": ".inspect.heatmap"}
 

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from .output import check_picture, complain, leave_streams, open_streams, say, show, show_warning
-from .zoo.checks import MAX_DEVICES, MAX_MEMBERS, MAX_SEED, MAX_SIZE, MAX_TASKS
-from .zoo.checks import seed as checked_seed
+from .zoo.checks.values import MAX_DEVICES, MAX_MEMBERS, MAX_SEED, MAX_SIZE, MAX_TASKS
+from .zoo.checks.values import seed as checked_seed
 from .zoo.errors import ConfigError, UnknownNameError, ZooError
 
 UsageError: Any = typer.BadParameter.__base__  # click's, of which later versions of typer have a copy
@@ -68,7 +68,7 @@ def options(
         show(f"iclzoo {version_of('iclzoo')}")
         raise typer.Exit
     if from_:
-        from .train.outside import import_file
+        from .train.recipes.outside import import_file
 
         for file in from_:
             import_file(file)
@@ -80,7 +80,7 @@ def options(
 @app.command("list")
 def list_(pattern: Annotated[str, typer.Argument(help="wildcards work")] = "*") -> None:
     """List checkpoints, recipes and models."""
-    from .inspect.tables import names_table
+    from .inspect.report.tables import names_table
 
     table = names_table(pattern)
     if not table.row_count:
@@ -93,8 +93,8 @@ def list_(pattern: Annotated[str, typer.Argument(help="wildcards work")] = "*") 
 @app.command("show")
 def show_(name: Name) -> None:
     """Show the card of a checkpoint."""
-    from .inspect.tables import card_tables
-    from .zoo.checkpoint import read_card
+    from .inspect.report.tables import card_tables
+    from .zoo.storage.checkpoint import read_card
 
     show(*card_tables(name, read_card(name)))
 
@@ -111,9 +111,9 @@ def heatmap(
     raw: Annotated[bool, typer.Option("--raw", help="leave the gauge as it is")] = False,
 ) -> None:
     """Draw W_KQ and W_PV of every attention layer."""
-    from .inspect import heatmap as pictures
+    from .inspect.weights import heatmap as pictures
     from .output import save_figure
-    from .zoo.checkpoint import load
+    from .zoo.storage.checkpoint import load
 
     second = None if beside is None else load(beside)
     label = name if step is None else f"{name} at step {step}"
@@ -164,14 +164,14 @@ def train(
     """Train by a recipe; the folder is a checkpoint when it is done."""
     from dataclasses import replace
 
-    from .inspect.figures import measure_checkpoint, standard_probe
-    from .inspect.tables import figures_tables
+    from .inspect.report.metrics import measure_checkpoint, standard_probe
+    from .inspect.report.tables import figures_tables
     from .output import working
-    from .train import catalogue
     from .train.devices import Team, first_devices, join, leave
-    from .train.outside import changed
+    from .train.recipes import catalogue
+    from .train.recipes.outside import changed
     from .train.run import fit, fit_ensemble
-    from .zoo.checkpoint import read_card
+    from .zoo.storage.checkpoint import read_card
 
     if coordinator is None and (processes is not None or process is not None):
         raise ConfigError("--processes and --process are for several processes that meet at a --coordinator; name it")
@@ -229,7 +229,7 @@ def inspect_(
 ) -> None:
     """Write a report: one page with all that applies, figures as PNG and SVG, numbers as JSON and CSV."""
     from .inspect.instrument import instruments
-    from .inspect.report import check_report_folder, write_report
+    from .inspect.report.report import check_report_folder, write_report
     from .inspect.subject import Subject
     from .output import counted
 
@@ -252,7 +252,7 @@ def verify(
     """Check that checkpoints are what their cards say: files, steps, start, figures."""
     from .inspect import verify as checks
     from .output import show_check
-    from .zoo.checkpoint import list_checkpoints
+    from .zoo.storage.checkpoint import list_checkpoints
 
     if not names and not all_:
         raise ConfigError("name a checkpoint, or pass --all")
@@ -282,9 +282,9 @@ def identify(
     output: Annotated[Path | None, A_PICTURE] = None,
 ) -> None:
     """Find the algorithm that a checkpoint runs: each is tuned to it, then compared inside and outside its distribution."""
-    from .inspect.identification import identify_checkpoint
-    from .inspect.identification_plot import identification_figure
-    from .inspect.tables import identification_tables
+    from .inspect.identification.identify import identify_checkpoint
+    from .inspect.identification.identify_plot import identification_figure
+    from .inspect.report.tables import identification_tables
     from .output import save_figure, working
 
     with working(f"tuning algorithms to {name}"):
@@ -309,9 +309,9 @@ def reproduce(
     ] = None,
 ) -> None:
     """Reproduce published results: our number beside the published one, the verdict, and the figure."""
-    from .inspect import reproduction_page as pages
-    from .inspect.catalogue import list_results, result
-    from .inspect.reproduction import reproduce
+    from .inspect.reproduction import page as pages
+    from .inspect.reproduction.catalogue import list_results, result
+    from .inspect.reproduction.result import reproduce
     from .output import working
 
     if list_them:
@@ -340,7 +340,7 @@ def new(
 ) -> None:
     """Write a file that adds a model, a task, an algorithm or an instrument of your own, to begin with."""
     from . import new as templates
-    from .zoo.checks import one_of
+    from .zoo.checks.values import one_of
 
     path = templates.write(one_of("KIND", kind, templates.kinds()), name, output)
     say(f"wrote {path}; check it with: python {shlex.quote(str(path))}")

@@ -6,8 +6,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from .zoo.errors import ConfigError, ExistsError
-from .zoo.files import located, write_new, writing
 from .zoo.registry import Registry
+from .zoo.storage.files import located, write_new, writing
 
 TEMPLATES = Path(__file__).parent / "templates"
 SUFFIX = ".py.jinja"

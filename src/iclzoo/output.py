@@ -117,8 +117,8 @@ def save_figure(figure: "Figure", path: Path) -> None:
 
     **Raises** `ZooError` for a format that cannot be written.
     """
-    from .inspect.style import drawn
-    from .zoo.files import write_atomically
+    from .inspect.pictures.style import drawn
+    from .zoo.storage.files import write_atomically
 
     check_picture(path)
     write_atomically(path, drawn(figure, path.suffix.removeprefix(".").lower(), dpi=150))

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from ..recipe import Recipe
 from ..schedule import Every
 from .optimisers import DECAYING_ADAM
+from .recipe import Recipe
 
 
 def softmax(num_heads: int, num_layers: int) -> Recipe:

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from ..schedule import Every
-from ..tasks import LinearRegression, TaskPool
-from ..teachers import GaussianTeacher
+from ..tasks.regression import LinearRegression, TaskPool
+from ..tasks.teachers import GaussianTeacher
 from .one_layer import SETTLING
 
 TEACHER_MEAN = 2.0

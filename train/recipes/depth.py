@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from ..recipe import Recipe
 from ..schedule import Ends, Every, Logarithmic
-from ..tasks import LinearRegression
+from ..tasks.regression import LinearRegression
 from .optimisers import DECAYING_ADAM
+from .recipe import Recipe
 
 RECURRENT = Recipe(
     name="recurrent-lsa-2",

@@ -1,8 +1,8 @@
 """LSTMs in one direction and in both, of one to four layers."""
 
 from ..optimiser import Adam
-from ..recipe import Recipe
 from ..schedule import Every
+from .recipe import Recipe
 
 
 def lstm(model: str, num_layers: int) -> Recipe:

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from ..inputs import Uniform
 from ..optimiser import Adam
-from ..recipe import Recipe
 from ..schedule import Ends, Every, Logarithmic
-from ..tasks import LinearRegression
+from ..tasks.inputs import Uniform
+from ..tasks.regression import LinearRegression
 from .optimisers import PAPER_ADAM
+from .recipe import Recipe
 
 LSA = Recipe(
     name="lsa",

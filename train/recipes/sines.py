@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from ..optimiser import Adam
-from ..recipe import Recipe
 from ..schedule import Every
-from ..tasks import SineRegression
+from ..tasks.regression import SineRegression
+from .recipe import Recipe
 
 MLP_LSA = Recipe(
     name="mlp-lsa-sine",

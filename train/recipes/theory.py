@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from ..inputs import Gaussian, RandomCovariance
-from ..recipe import Recipe
 from ..schedule import Ends, Every, Logarithmic
-from ..tasks import LinearRegression
-from ..teachers import AnisotropicTeacher
+from ..tasks.inputs import Gaussian, RandomCovariance
+from ..tasks.regression import LinearRegression
+from ..tasks.teachers import AnisotropicTeacher
 from .optimisers import DECAYING_ADAM
+from .recipe import Recipe
 
 VARIANCES = (1.0, 1.0, 0.5, 0.25, 0.0625)
 

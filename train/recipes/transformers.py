@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from ..optimiser import Adam
-from ..recipe import Recipe
 from ..schedule import Every
+from .recipe import Recipe
 
 TRANSFORMER = Recipe(
     name="transformer-12",

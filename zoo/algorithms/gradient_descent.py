@@ -8,15 +8,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..algorithm import Algorithm, Targets, average, register_algorithm
-from ..checked import Steps, checked
-from ..checks import OrNone, Reals
-from ..config import setting
+from ..checks.annotations import Steps, checked
+from ..checks.gate import gated
+from ..checks.values import OrNone, Reals
 from ..errors import ConfigError, ShapeError
 from ..frozen import Frozen
-from ..gate import gated
 from ..moments import Moments
 from ..prompt import Learner, Prompt
 from ..spectrum import Spectrum
+from ..storage.config import setting
 from .one_step import best_step_size, fitted_step_size
 
 StepSize = Float[Array, ""] | Float[Array, " num_steps"]

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..algorithm import Algorithm, Targets, register_algorithm
+from ..checks.gate import gated
 from ..errors import NotApplicable
-from ..gate import gated
 from ..prompt import Prompt
 from .gradient_descent import GradientDescent
 from .one_step import fitted_step_size

@@ -7,13 +7,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..algorithm import Algorithm, Targets, register_algorithm
-from ..checked import PositiveNumber, checked
-from ..config import setting
+from ..checks.annotations import PositiveNumber, checked
+from ..checks.gate import gated
 from ..errors import NotApplicable
-from ..gate import gated
 from ..minimise import GRADIENT_TOLERANCE, minimise
 from ..moments import Moments
 from ..prompt import Learner, Prompt
+from ..storage.config import setting
 
 
 @setting("ridge")

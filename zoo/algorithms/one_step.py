@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..checked import Number
+from ..checks.annotations import Number
+from ..checks.gate import gated
 from ..errors import ConfigError, NotApplicable
-from ..gate import gated
 from ..moments import Matrix, Moments
 from ..prompt import Prompt
 

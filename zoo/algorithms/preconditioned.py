@@ -5,14 +5,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..algorithm import Algorithm, Targets, register_algorithm
-from ..checked import Steps, checked
-from ..checks import Reals
-from ..config import setting
+from ..checks.annotations import Steps, checked
+from ..checks.gate import gated
+from ..checks.values import Reals
 from ..errors import ConfigError, ShapeError
-from ..gate import gated
 from ..minimise import GRADIENT_TOLERANCE
 from ..moments import Moments
 from ..prompt import Learner, Prompt
+from ..storage.config import setting
 from .one_step import best_preconditioner, fitted_preconditioner
 
 Preconditioner = Float[Array, "input_dim input_dim"] | Float[Array, "num_steps input_dim input_dim"]
@@ -25,7 +25,7 @@ class PreconditionedGradientDescent(eqx.Module):
         W ← W − (1/N) Σᵢ (W xᵢ − yᵢ) xᵢᵀ P_k,   ŷ = W x_query
 
     `preconditioner` is one P for every step, or one for each. One step is ŷ = (1/N) Σᵢ yᵢ xᵢᵀ P x_query; with P = Γ⁻¹ it is the
-    best there is on average (`optimal_preconditioner` in `train/step_size.py`), and with P = ηI gradient descent.
+    best there is on average (`optimal_preconditioner` in `train/tuning/step_size.py`), and with P = ηI gradient descent.
     Ahn et al. 2023; Zhang et al. 2024.
     """
 

@@ -10,12 +10,12 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..algorithm import Algorithm, Targets, average, register_algorithm
-from ..checked import Number, Size, checked
-from ..checks import Scalar
-from ..config import setting
+from ..checks.annotations import Number, Size, checked
+from ..checks.gate import gated
+from ..checks.values import Scalar
 from ..errors import ShapeError
-from ..gate import gated
 from ..prompt import Learner, Prompt
+from ..storage.config import setting
 
 Weights = Float[Array, " num_examples"]
 

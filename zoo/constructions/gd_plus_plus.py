@@ -1,13 +1,13 @@
-"""C2: weights with which linear self-attention takes steps of GD++, gradient descent with curvature correction."""
+"""Weights with which linear self-attention takes steps of GD++, gradient descent with curvature correction."""
 
 from typing import Any
 
 import jax.numpy as jnp
 
 from ..algorithms.gradient_descent import GradientDescentPlusPlus
-from ..attention import LinearSelfAttention
-from ..checked import Number, Size
+from ..checks.annotations import Number, Size
 from ..errors import ShapeError
+from ..layers.attention import LinearSelfAttention
 from ..prompt import Learner
 from ..token_model import ConcatenatingModel
 from .write import StepSizes, construction, linear_attention, stack_layers

@@ -1,4 +1,4 @@
-"""C3: weights with which an MLP and a linear self-attention layer take a step of kernel regression."""
+"""Weights with which an MLP and a linear self-attention layer take a step of kernel regression."""
 
 from typing import Any
 
@@ -8,11 +8,11 @@ import jax.random as jr
 from jaxtyping import Array, Float
 
 from ..algorithms.kernel import KernelGradientDescent
-from ..checked import FiniteNumber, Size
-from ..mlp import MLPEmbedding
+from ..checks.annotations import FiniteNumber, Size
+from ..layers.mlp import MLPEmbedding
 from ..models.mlp_lsa import MLPLSA
 from ..prompt import Learner
-from .gd import gd_attention
+from .gradient_descent_step import gd_attention
 from .write import construction
 
 

@@ -1,4 +1,4 @@
-"""C6: weights with which linear self-attention takes steps of preconditioned gradient descent."""
+"""Weights with which linear self-attention takes steps of preconditioned gradient descent."""
 
 from typing import Annotated, Any
 
@@ -6,10 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..algorithms.preconditioned import PreconditionedGradientDescent
-from ..attention import LinearSelfAttention
-from ..checked import Size
-from ..checks import Reals
+from ..checks.annotations import Size
+from ..checks.values import Reals
 from ..errors import ShapeError
+from ..layers.attention import LinearSelfAttention
 from ..prompt import Learner
 from ..token_model import ConcatenatingModel
 from .write import block, construction, linear_attention, stack_layers

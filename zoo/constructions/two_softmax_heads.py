@@ -1,4 +1,4 @@
-"""C5: two softmax heads of opposite sign, whose difference is linear attention to first order."""
+"""Two softmax heads of opposite sign, whose difference is linear attention to first order."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import jax.random as jr
 from jaxtyping import Array, Float
 
 from ..algorithms.smoothing import SoftmaxSmoother
-from ..checked import FiniteNumber, PositiveNumber, Size
+from ..checks.annotations import FiniteNumber, PositiveNumber, Size
 from ..models.softmax_attention import SoftmaxAttention
 from ..prompt import Learner, Prompt
 from .write import block, construction, write_attention

@@ -10,12 +10,12 @@ import jax.random as jr
 from jaxtyping import Array, Float
 
 from ..algorithms.gradient_descent import InitialWeights
-from ..attention import FactoredSelfAttention, LinearSelfAttention
-from ..checked import checked
-from ..checks import Reals
+from ..checks.annotations import checked
+from ..checks.memory import check_result
+from ..checks.values import Reals
 from ..errors import ShapeError
 from ..frozen import Frozen
-from ..memory import check_result
+from ..layers.attention import FactoredSelfAttention, LinearSelfAttention
 from ..models.deep_lsa import DeepLSA
 from ..models.lsa import LSA
 from ..token_model import ConcatenatingModel

@@ -1,12 +1,12 @@
-"""M3: several layers of linear self-attention, each with weights of its own."""
+"""Several layers of linear self-attention, each with weights of its own."""
 
 import equinox as eqx
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
-from ..attention import LinearSelfAttention
-from ..checked import Clip, InitScale, Repeats, Size
+from ..checks.annotations import Clip, InitScale, Repeats, Size
 from ..factory import register_model
+from ..layers.attention import LinearSelfAttention
 from ..token_model import ConcatenatingModel, LayeredModel, QueryInit, QueryInitName, Tokens, clipped, initial_query
 
 

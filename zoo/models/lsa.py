@@ -1,11 +1,11 @@
-"""M1: one layer of linear self-attention."""
+"""One layer of linear self-attention."""
 
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
-from ..attention import LinearSelfAttention
-from ..checked import InitScale, Size
+from ..checks.annotations import InitScale, Size
 from ..factory import register_model
+from ..layers.attention import LinearSelfAttention
 from ..token_model import ConcatenatingModel, OneLayerModel, QueryInit, QueryInitName, initial_query
 
 

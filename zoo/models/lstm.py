@@ -1,4 +1,4 @@
-"""M9: stacks of LSTMs that read the examples one after the other and the query last."""
+"""Stacks of LSTMs that read the examples one after the other and the query last."""
 
 from abc import abstractmethod
 
@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..checked import InitScale, Repeats, Size
+from ..checks.annotations import InitScale, Repeats, Size
+from ..checks.gate import gated
 from ..factory import register_model
-from ..gate import gated
 from ..prompt import Prompt
 from ..token_model import Prediction, concatenate
 

@@ -1,12 +1,12 @@
-"""M12: linear self-attention whose parameters are the products themselves."""
+"""Linear self-attention whose parameters are the products themselves."""
 
 import equinox as eqx
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
-from ..attention import MergedLinearSelfAttention
-from ..checked import InitScale, Repeats, Size
+from ..checks.annotations import InitScale, Repeats, Size
 from ..factory import register_model
+from ..layers.attention import MergedLinearSelfAttention
 from ..token_model import ConcatenatingModel, LayeredModel, QueryInit, QueryInitName, initial_query
 
 

@@ -1,4 +1,4 @@
-"""M5: the control for M4, features meta-learned through one explicit step of gradient descent."""
+"""The control for an MLP before linear attention: features meta-learned through one explicit step of gradient descent."""
 
 import equinox as eqx
 import jax
@@ -6,10 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..algorithms.gradient_descent import descended
-from ..checked import InitScale, Size
+from ..checks.annotations import InitScale, Size
+from ..checks.gate import gated
 from ..factory import register_model
-from ..gate import gated
-from ..mlp import MLPEmbedding
+from ..layers.mlp import MLPEmbedding
 from ..prompt import Prompt
 from ..token_model import Prediction
 

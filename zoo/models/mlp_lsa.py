@@ -1,14 +1,14 @@
-"""M4: a multi-layer perceptron, then one layer of linear self-attention."""
+"""A multi-layer perceptron, then one layer of linear self-attention."""
 
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..attention import LinearSelfAttention
-from ..checked import InitScale, Size
+from ..checks.annotations import InitScale, Size
 from ..factory import register_model
-from ..mlp import MLPEmbedding
+from ..layers.attention import LinearSelfAttention
+from ..layers.mlp import MLPEmbedding
 from ..token_model import EmbeddingModel, OneLayerModel
 
 

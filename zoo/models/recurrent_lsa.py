@@ -1,14 +1,14 @@
-"""M2: one layer of linear self-attention, applied again and again."""
+"""One layer of linear self-attention, applied again and again."""
 
 from typing import Annotated
 
 import equinox as eqx
 from jaxtyping import PRNGKeyArray
 
-from ..attention import LinearSelfAttention
-from ..checked import Clip, InitScale, Repeats, Size
-from ..checks import Real
+from ..checks.annotations import Clip, InitScale, Repeats, Size
+from ..checks.values import Real
 from ..factory import register_model
+from ..layers.attention import LinearSelfAttention
 from ..token_model import ConcatenatingModel, OneLayerModel, QueryInit, QueryInitName, Tokens, clipped, initial_query
 
 

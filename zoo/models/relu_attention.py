@@ -1,12 +1,12 @@
-"""M10: ReLU self-attention."""
+"""ReLU self-attention."""
 
 import equinox as eqx
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
-from ..attention import ReLUSelfAttention
-from ..checked import InitScale, Repeats, Size
+from ..checks.annotations import InitScale, Repeats, Size
 from ..factory import register_model
+from ..layers.attention import ReLUSelfAttention
 from ..token_model import ConcatenatingModel, LayeredModel, QueryInit, QueryInitName, initial_query
 
 

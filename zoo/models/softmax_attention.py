@@ -1,12 +1,12 @@
-"""M7 and M11: softmax self-attention, with one head or several, and any temperature."""
+"""Softmax self-attention, with one head or several, and any temperature."""
 
 import equinox as eqx
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
-from ..attention import SoftmaxSelfAttention
-from ..checked import InitScale, InverseTemperature, Repeats, Size
+from ..checks.annotations import InitScale, InverseTemperature, Repeats, Size
 from ..factory import register_model
+from ..layers.attention import SoftmaxSelfAttention
 from ..token_model import ConcatenatingModel, LayeredModel, QueryInit, QueryInitName, initial_query
 
 

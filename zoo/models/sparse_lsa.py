@@ -1,4 +1,4 @@
-"""M12 with the pattern of the theory: linear self-attention whose products are zero but for a block each."""
+"""Linear self-attention whose products are zero but for a block each."""
 
 import equinox as eqx
 import jax
@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ..attention import Context, Product, Queries, Scores, SelfAttention, linear_update
-from ..checked import InitScale, Repeats, Size
+from ..checks.annotations import InitScale, Repeats, Size
 from ..factory import register_model
+from ..layers.attention import Context, Product, Queries, Scores, SelfAttention, linear_update
 from ..token_model import ConcatenatingModel, LayeredModel, QueryInit, QueryInitName, initial_query
 
 Block = Float[Array, "input_dim input_dim"]

@@ -1,4 +1,4 @@
-"""M6: the full Transformer, with perceptrons and, where wanted, layer norms between its attention layers."""
+"""The full Transformer, with perceptrons and, where wanted, layer norms between its attention layers."""
 
 from functools import partial
 from typing import Literal
@@ -7,11 +7,11 @@ import equinox as eqx
 import jax.random as jr
 from jaxtyping import PRNGKeyArray
 
-from ..attention import LinearSelfAttention, ReLUSelfAttention, SoftmaxSelfAttention
-from ..block import TransformerBlock
-from ..checked import Clip, InitScale, Repeats, Size
+from ..checks.annotations import Clip, InitScale, Repeats, Size
 from ..factory import register_model
-from ..mlp import MLP, draw_linear
+from ..layers.attention import LinearSelfAttention, ReLUSelfAttention, SoftmaxSelfAttention
+from ..layers.block import TransformerBlock
+from ..layers.mlp import MLP, draw_linear
 from ..token_model import EmbeddingModel, LayeredModel, Tokens, clipped
 
 AttentionType = Literal["linear", "softmax", "relu"]

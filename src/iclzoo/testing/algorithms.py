@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 
-from ..train.baselines import best_baseline, fitted
-from ..train.tasks import LinearRegression
+from ..train.tasks.regression import LinearRegression
+from ..train.tuning.baselines import best_baseline, fitted
 from ..zoo.algorithm import ALGORITHMS, Algorithm
 from .contract import Contract, keys, random_prompt, require, require_close, require_prediction
 

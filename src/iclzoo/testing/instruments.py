@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import jax.random as jr
 
 from ..inspect.instrument import INSTRUMENTS, Content
-from ..inspect.report import flattened, plain
-from ..inspect.style import drawn
+from ..inspect.pictures.style import drawn
+from ..inspect.report.report import flattened, plain
 from ..inspect.subject import Subject
-from ..train.tasks import LinearRegression, SineRegression
+from ..train.tasks.regression import LinearRegression, SineRegression
 from ..zoo.algorithms.least_squares import LeastSquares
 from ..zoo.errors import NotApplicable
 from ..zoo.factory import create

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 
-from ..zoo.checkpoint import load, save
 from ..zoo.errors import ShapeError
 from ..zoo.factory import create, hyperparameters, model_class
 from ..zoo.frozen import trainable
-from ..zoo.tensors import named_arrays
+from ..zoo.storage.checkpoint import load, save
+from ..zoo.storage.tensors import named_arrays
 from ..zoo.token_model import TokenModel
 from ..zoo.trace import trace
 from .contract import Contract, keys, random_prompt, require, require_close, require_prediction, same_bits

@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from ..train.inputs import Inputs
-from ..train.recipe import Recipe
+from ..train.recipes.recipe import Recipe
 from ..train.run import fit
-from ..train.tasks import LinearRegression, Task
-from ..train.teachers import Teacher
-from ..zoo.config import SETTINGS, from_config, to_config
+from ..train.tasks.inputs import Inputs
+from ..train.tasks.regression import LinearRegression, Task
+from ..train.tasks.teachers import Teacher
 from ..zoo.errors import ConfigError
+from ..zoo.storage.config import SETTINGS, from_config, to_config
 from .contract import Contract, keys, require, require_close, same_bits
 
 TASK = Contract("task")

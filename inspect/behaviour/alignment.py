@@ -1,0 +1,82 @@
+"""How alike two learners are, on the same prompts."""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ...train.losses import over_tasks
+from ...train.tasks.regression import Task
+from ...zoo.checks.gate import gated, predict
+from ...zoo.prompt import Learner, Prompt
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over tasks and its standard error; `None` where there are too few tasks to have one."""
+
+    value: float | None
+    standard_error: float | None
+
+    @classmethod
+    def of(cls, values: np.ndarray) -> "Mean":
+        if len(values) == 0:
+            return cls(None, None)
+        error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
+        return cls(float(values.mean()), error)
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """The three measures of the paper, always together, with standard errors over tasks.
+
+    `sensitivity` is ∂ŷ/∂x_query. A cosine with a sensitivity of zero is undefined: such tasks are left out of its mean
+    and counted in `num_undefined`. Tasks where a learner's output is not finite are left out of every mean and counted in
+    `num_not_finite`.
+    """
+
+    prediction_distance: Mean  # mean of ‖ŷ − ŷ'‖₂
+    prediction_mse: Mean  # mean of ‖ŷ − ŷ'‖₂²
+    sensitivity_distance: Mean  # mean of ‖∂ŷ/∂x − ∂ŷ'/∂x‖_F
+    sensitivity_cosine: Mean  # mean of ⟨∂ŷ/∂x, ∂ŷ'/∂x⟩ / (‖∂ŷ/∂x‖ ‖∂ŷ'/∂x‖)
+    num_tasks: int
+    num_undefined: int
+    num_not_finite: int
+
+
+@gated
+def sensitivity(learner: Learner, prompt: Prompt) -> Float[Array, "output_dim input_dim"]:
+    """∂ŷ/∂x_query: how the prediction moves with the query."""
+    return jax.jacrev(lambda query: predict(learner, eqx.tree_at(lambda p: p.query, prompt, query)))(prompt.query)
+
+
+@gated
+def alignment(learner: Learner, other: Learner, task: Task, *, num_tasks: int = 10_000, key: PRNGKeyArray) -> Alignment:
+    """Compare two learners on `num_tasks` tasks. von Oswald et al. 2023, section 3."""
+    distance, sensitivity_distance, cosine = over_tasks(_compare, (learner, other), task, num_tasks=num_tasks, key=key)
+    finite = np.isfinite(distance) & np.isfinite(sensitivity_distance)
+    defined = finite & np.isfinite(cosine)
+    return Alignment(
+        prediction_distance=Mean.of(distance[finite]),
+        prediction_mse=Mean.of(distance[finite] ** 2),
+        sensitivity_distance=Mean.of(sensitivity_distance[finite]),
+        sensitivity_cosine=Mean.of(cosine[defined]),
+        num_tasks=num_tasks,
+        num_undefined=int((finite & ~defined).sum()),
+        num_not_finite=int((~finite).sum()),
+    )
+
+
+def _compare(learners: tuple[Learner, Learner], prompt: Prompt, target: Array) -> tuple[Array, Array, Array]:
+    (y, dy), (y_other, dy_other) = ((predict(learner, prompt), sensitivity(learner, prompt)) for learner in learners)
+    cosine = (_unit(dy) * _unit(dy_other)).sum()
+    return jnp.linalg.norm(y - y_other), jnp.linalg.norm(dy - dy_other), cosine
+
+
+def _unit(array: Array) -> Array:
+    """`array` at norm 1; NaN where its norm is zero. Scaled by its largest entry first, so that no square underflows."""
+    array = array / jnp.abs(array).max()
+    return array / jnp.linalg.norm(array)

@@ -1,0 +1,154 @@
+"""Training paths as pictures: small multiples of the products, what they spell, and alignment with an algorithm."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from ..estimates.means import as_arrays
+from ..pictures.curves import colours, draw_curve, say_if_empty
+from ..pictures.style import Figure, styled
+from ..weights.heatmap import product_heatmap, symmetric_limit
+from ..weights.products import Spectrum
+from .training_path import AlignmentPath, WeightPath, spread
+
+MOST_HEADS = 4  # named in a legend
+
+
+@styled
+def weight_path_figure(path: WeightPath, *, layer: int = 0, head: int = 0, columns: int = 6) -> Figure:
+    """W_KQ and W_PV of one head at a few stored steps, on one symmetric scale (figure-level: makes and returns a Figure)."""
+    places = spread(path.steps, columns)
+    shown = [path.layers[place][layer] for place in places]
+    limit = symmetric_limit([matrix for p in shown for matrix in (p.W_KQ[head], p.W_PV[head])])
+    figure = Figure(figsize=(2.5 * len(places) + 0.6, 5.4), layout="constrained")
+    axes = figure.subplots(2, len(places), squeeze=False)
+    for column, (place, products) in enumerate(zip(places, shown, strict=True)):
+        for ax, name in zip(axes[:, column], ("W_KQ", "W_PV"), strict=True):
+            title = f"step {path.steps[place]}" if name == "W_KQ" else ""
+            matrix = getattr(products, name)[head]
+            product_heatmap(matrix, product=name, limit=limit, title=title, values=False, colour_bar=False, ax=ax)
+            ax.patch.set(edgecolor="0.8", linewidth=0.8)  # a panel of zeros is still seen
+            if column:
+                ax.set_ylabel("")
+        axes[0, 0].set_ylabel("$W_{KQ}$: key side")
+        axes[1, 0].set_ylabel("$W_{PV}$: output")
+    bar = figure.colorbar(axes[0, 0].collections[0], ax=axes, shrink=0.7, aspect=25)
+    bar.set_label("weight, gauge fixed")
+    return figure
+
+
+@styled
+def readings_curves(path: WeightPath, *, ax: Axes | None = None) -> Axes:
+    """η/N, γ and the largest other entry of every head over training (axes-level: returns the Axes)."""
+    ax = Figure(layout="constrained").subplots() if ax is None else ax
+    heads = path.readings[-1]
+    many = any(reading.head > 0 for reading in heads)
+    for index, (reading, colour) in enumerate(zip(heads, colours(max(len(heads), 1)), strict=False)):
+        name = "" if len(heads) == 1 else reading.layer if not many else f"{reading.layer}, head {reading.head}"
+        for quantity, label, style in (
+            ("step_size_over_num_examples", "η/N", "-"),
+            ("gamma", "γ", "--"),
+            ("largest_other", "largest other entry", ":"),
+        ):
+            values = [getattr(at_step[index], quantity) for at_step in path.readings]
+            ax.plot(path.steps, values, linestyle=style, color=colour, label=f"{label} {name}".strip())
+    _step_axis(ax, path.steps)
+    ax.set_ylabel("gauge-fixed weight")
+    _legend_above(ax, ax.get_lines()[: 3 * MOST_HEADS], columns=min(len(heads), MOST_HEADS) if len(heads) > 1 else 3)
+    return ax
+
+
+@styled
+def alignment_curves(path: AlignmentPath, *, ax: Axes | None = None) -> Axes:
+    """The three measures of alignment over training (axes-level: returns the Axes of the distances; the cosine has its own, at right)."""
+    ax = Figure(layout="constrained").subplots() if ax is None else ax
+    first, second, third = colours(3)
+    draw_curve(
+        ax, path.steps, [a.prediction_distance for a in path.alignments], color=first, label="prediction distance"
+    )
+    draw_curve(
+        ax, path.steps, [a.sensitivity_distance for a in path.alignments], color=second, label="sensitivity distance"
+    )
+    _step_axis(ax, path.steps)
+    ax.set_ylabel(f"distance to {path.baseline}")
+    ax.set_ylim(bottom=0)
+    right = ax.twinx()
+    cosines = [a.sensitivity_cosine for a in path.alignments]
+    draw_curve(right, path.steps, cosines, color=third, linestyle="--", label="sensitivity cosine (right)")
+    right.set_ylabel("sensitivity cosine")
+    right.set_ylim(-1.05, 1.05)
+    _legend_above(ax, [*ax.get_lines(), *right.get_lines()])
+    return ax
+
+
+@styled
+def loss_curve(path: AlignmentPath, *, ax: Axes | None = None) -> Axes:
+    """The half-MSE over training, and the algorithm's as a line (axes-level: returns the Axes)."""
+    ax = Figure(layout="constrained").subplots() if ax is None else ax
+    draw_curve(ax, path.steps, path.half_mse, color=colours(1)[0], label="model")
+    if path.baseline_half_mse.value is not None:
+        ax.axhline(path.baseline_half_mse.value, color="0.3", linestyle="--", label=f"{path.baseline}, the same tasks")
+    if path.one_step_half_mse is not None:
+        ax.axhline(path.one_step_half_mse, color=colours(2)[1], linestyle=":", label="one step of GD at η*, exact")
+    say_if_empty(ax, as_arrays(path.half_mse)[0])
+    _step_axis(ax, path.steps)
+    ax.set_ylabel("half-MSE")
+    ax.set_ylim(bottom=0)
+    _legend_above(ax, ax.get_lines())
+    return ax
+
+
+@styled
+def training_figure(weights: WeightPath, aligned: AlignmentPath) -> Figure:
+    """Loss, alignment and what the weights spell, over training (figure-level: makes and returns a Figure)."""
+    figure = Figure(figsize=(15.5, 4.4), layout="constrained")
+    loss, alignment, readings = figure.subplots(1, 3)
+    loss_curve(aligned, ax=loss)
+    alignment_curves(aligned, ax=alignment)
+    if weights.readings[-1]:
+        readings_curves(weights, ax=readings)
+    else:
+        readings.set_axis_off()
+    return figure
+
+
+@styled
+def spectrum_curves(spectra: Sequence[Spectrum], *, ax: Axes | None = None) -> Axes:
+    """The singular values of the products of every head (axes-level: returns the Axes)."""
+    ax = Figure(layout="constrained").subplots() if ax is None else ax
+    for spectrum, colour in zip(spectra, colours(len(spectra)), strict=True):
+        name = f" {spectrum.layer}, head {spectrum.head}" if len(spectra) > 1 else ""
+        for product, rank, style in (
+            ("W_KQ", spectrum.effective_rank_KQ, "o-"),
+            ("W_PV", spectrum.effective_rank_PV, "s--"),
+        ):
+            values = getattr(spectrum, product)
+            rank_text = "undefined" if rank is None else f"{rank:.1f}"
+            label = f"${product[0]}_{{{product[2:]}}}${name}, effective rank {rank_text}"
+            ax.plot(np.arange(1, len(values) + 1), values, style, color=colour, markersize=4, label=label)
+    ax.set(xlabel="singular value, by size", ylabel="singular value, gauge fixed")
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+@styled
+def spectrum_figure(spectra: Sequence[Spectrum]) -> Figure:
+    """`spectrum_curves` on a figure of its own (figure-level: makes and returns a Figure)."""
+    figure = Figure(figsize=(6.5, 4.2), layout="constrained")
+    spectrum_curves(spectra, ax=figure.subplots())
+    return figure
+
+
+def _legend_above(ax: Axes, lines: Sequence[Line2D], *, columns: int = 2) -> None:
+    """Where no curve runs."""
+    place = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
+    ax.legend(handles=lines, frameon=False, fontsize="small", ncols=columns, **place)
+
+
+def _step_axis(ax: Axes, steps: Sequence[int]) -> None:
+    """Training steps, logarithmic above the first stored step after 0."""
+    positive = [step for step in steps if step > 0]
+    ax.set_xscale("symlog", linthresh=positive[0] if positive else 1)
+    ax.set(xlabel="training step", xlim=(0, max(steps[-1], 1)))

@@ -1,0 +1,143 @@
+"""The figures on a card: a learner's loss beside its baselines, on the same tasks, and how alike they are."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...train.losses import squared_error
+from ...train.recipes.recipe import Recipe
+from ...train.tasks.regression import Task
+from ...train.tuning.baselines import baselines_of
+from ...zoo.checks.gate import gated
+from ...zoo.determinism import key_of
+from ...zoo.errors import ZooError
+from ...zoo.prompt import Learner
+from ...zoo.storage.card import Card
+from ...zoo.storage.checkpoint import load, read_card, settings_of, write_card
+from ...zoo.storage.tensors import named_arrays
+from ..behaviour.alignment import Alignment, Mean, alignment
+from ..estimates.means import mean_over_tasks
+from ..weights.products import StepReading, products, read_step
+
+# Seeds of the tasks a card's figures are measured on: far from those of any training.
+MEASURING_SEED = 1_000_003
+CARD_TASKS = 200_000
+ALIGNMENT_TASKS = 100_000
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A learner beside one baseline, on the same tasks."""
+
+    parameters: Mapping[str, Any]  # of the baseline, tuned
+    half_mse: Mean  # of the baseline
+    excess: Mean  # half-MSE of the learner minus that of the baseline, paired
+    alignment: Alignment
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a card says of a learner: half-MSE is ½ · mean over tasks of ‖ŷ − y‖²."""
+
+    num_tasks: int
+    seed: int
+    half_mse: Mean
+    baselines: Mapping[str, Comparison]
+    steps: tuple[StepReading, ...]  # what the weights spell out, where they spell a step of GD++
+
+    def to_json(self) -> dict[str, Any]:
+        return _plain(asdict(self))
+
+
+@gated
+def measure(
+    learner: Learner,
+    task: Task,
+    baselines: tuple[str | Learner, ...],
+    *,
+    num_tasks: int = CARD_TASKS,
+    seed: int = MEASURING_SEED,
+) -> Figures:
+    """Measure a learner beside `baselines`, each at its best on `task`."""
+    key = key_of(seed)
+    tuned = baselines_of(baselines, task)
+    own, others, excess = mean_over_tasks(_half_errors, (learner, tuned), task, num_tasks=num_tasks, key=key)
+    return Figures(
+        num_tasks=num_tasks,
+        seed=seed,
+        half_mse=own,
+        baselines={
+            name: Comparison(
+                parameters={path: np.asarray(array).tolist() for path, array in named_arrays(baseline).items()},
+                half_mse=others[name],
+                excess=excess[name],
+                alignment=alignment(learner, baseline, task, num_tasks=min(num_tasks, ALIGNMENT_TASKS), key=key),
+            )
+            for name, baseline in tuned.items()
+        },
+        steps=_readings(learner),
+    )
+
+
+@gated
+def measure_checkpoint(folder: str | Path, *, num_tasks: int = CARD_TASKS) -> Card:
+    """Measure a checkpoint on disk on its task, beside its recipe's baselines, and write the figures on its card.
+
+    **Raises** `ZooError` if its card names no recipe.
+    """
+    card = read_card(folder)
+    recipe = settings_of(card, "training")
+    if not isinstance(recipe, Recipe):
+        raise ZooError(f"the card of {folder} names no recipe, so there is nothing to measure it against")
+    figures = measure(load(folder), recipe.task.population, recipe.baselines, num_tasks=num_tasks)
+    card = replace(card, figures=figures.to_json())
+    write_card(folder, card)
+    return card
+
+
+@gated
+def standard_probe(recipe: Recipe, *, num_tasks: int = 2_000) -> Callable[[Learner], dict[str, float | None]]:
+    """What a training logs beside the loss: alignment with the recipe's baselines, and the steps the gauge-fixed weights spell."""
+    key, task = key_of(MEASURING_SEED), recipe.task.population
+
+    def probe(learner: Learner) -> dict[str, float | None]:
+        row: dict[str, float | None] = {}
+        for name, baseline in baselines_of(recipe.baselines, task).items():  # tuned at the first call
+            measured = alignment(learner, baseline, task, num_tasks=num_tasks, key=key)
+            for measure in ("prediction_distance", "sensitivity_distance", "sensitivity_cosine"):
+                row[f"{name} {measure}"] = getattr(measured, measure).value
+        for reading in _readings(learner):
+            where = f"{reading.layer} head {reading.head}"
+            row[f"{where} η/N"] = reading.step_size_over_num_examples
+            row[f"{where} γ"] = reading.gamma
+            row[f"{where} largest other"] = reading.largest_other
+        return row
+
+    return probe
+
+
+def _half_errors(learners: tuple[Learner, Mapping[str, Learner]], prompt, target):
+    """½‖ŷ − y‖² of the learner, of each of the others, and how much more the learner's is."""
+    learner, others = learners
+    own = squared_error(learner, prompt, target) / 2
+    errors = {name: squared_error(other, prompt, target) / 2 for name, other in others.items()}
+    return own, errors, {name: own - error for name, error in errors.items()}
+
+
+def _readings(learner: Learner) -> tuple[StepReading, ...]:
+    try:
+        return tuple(reading for layer in products(learner) for reading in read_step(layer))
+    except ZooError:
+        return ()
+
+
+def _plain(value: Any) -> Any:
+    """Tuples as lists, as JSON reads them back; numbers that are not finite as `None`."""
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(entry) for entry in value]
+    return None if isinstance(value, float) and not np.isfinite(value) else value
