@@ -42,7 +42,7 @@ figure = training_figure(weight_path("lsa"), path)""",
     "spectrum": (
         "Spectrum of the products",
         """from iclzoo.inspect.behaviour.training_path_plot import spectrum_figure
-from iclzoo.inspect.weights.products import spectra
+from iclzoo.inspect.weights.spectrum import spectra
 figure = spectrum_figure(spectra(iclzoo.load("deep-lsa-2")))""",
     ),
     "identification": (

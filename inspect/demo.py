@@ -11,7 +11,8 @@ from ..zoo.algorithms.gradient_descent import GradientDescent
 from ..zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from ..zoo.determinism import key_of
 from ..zoo.storage.checkpoint import load
-from .behaviour.alignment import Mean, alignment
+from .behaviour.alignment import alignment
+from .estimates.estimate import Mean
 from .report.metrics import MEASURING_SEED
 from .report.tables import demo_tables
 from .weights.heatmap import heatmap

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from helpers import assert_close, random_prompt
 
-from iclzoo.inspect.behaviour.alignment import Mean, alignment, sensitivity
+from iclzoo.inspect.behaviour.alignment import alignment, sensitivity
+from iclzoo.inspect.estimates.estimate import Mean
 from iclzoo.train.losses import half_mse, over_tasks, squared_error
 from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent

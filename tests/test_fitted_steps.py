@@ -12,7 +12,7 @@ from helpers import Still
 
 from iclzoo.inspect.activations.layers_as_steps import SHOWN_TASKS, Reading, fitted_steps
 from iclzoo.inspect.activations.layers_as_steps_plot import condition_numbers, eigenvalue_map, fitted_steps_figure
-from iclzoo.inspect.behaviour.alignment import Mean
+from iclzoo.inspect.estimates.estimate import Mean
 from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
 from iclzoo.zoo.errors import ZooError

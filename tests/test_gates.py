@@ -19,11 +19,11 @@ import iclzoo
 from iclzoo.inspect.behaviour.landscapes import landscapes
 from iclzoo.inspect.behaviour.rollouts import rollouts
 from iclzoo.inspect.behaviour.shifts import shift
-from iclzoo.inspect.behaviour.training_path import weight_path
 from iclzoo.inspect.estimates.errors_on_tasks import half_squared_errors
 from iclzoo.inspect.theory.gradient_flow import gradient_flow
-from iclzoo.inspect.theory.least_losses import preconditioned_risk
+from iclzoo.inspect.theory.risk import preconditioned_risk
 from iclzoo.inspect.weights.interpolation import interpolation
+from iclzoo.inspect.weights.weight_path import weight_path
 from iclzoo.train.losses import over_tasks, squared_error
 from iclzoo.train.tuning.baselines import fitted_baseline
 from iclzoo.zoo.checks.gate import PARAMETERS

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 from test_training import TINY
 
-from iclzoo.inspect.behaviour.alignment import Mean
+from iclzoo.inspect.estimates.estimate import Mean
 from iclzoo.inspect.reproduction.catalogue import list_results, result
 from iclzoo.inspect.reproduction.page import cells, check_place, number, record, section, write_page
 from iclzoo.inspect.reproduction.result import Bar, Finding, Outcome, Reproduction, Result, Shelf, percent, reproduce

@@ -18,7 +18,7 @@ import pytest
 from helpers import trees_equal
 
 from iclzoo.__main__ import parse_seeds
-from iclzoo.inspect.behaviour.alignment import Mean
+from iclzoo.inspect.estimates.estimate import Mean
 from iclzoo.inspect.estimates.means import mean_over_tasks
 from iclzoo.train.devices import Team, first_devices, join
 from iclzoo.train.loop import compile_advance, largest_array, start

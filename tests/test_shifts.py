@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from iclzoo.inspect.behaviour.alignment import Mean
 from iclzoo.inspect.behaviour.shifts import shift, shifts
 from iclzoo.inspect.behaviour.shifts_plot import shift_curves, shifts_figure
+from iclzoo.inspect.estimates.estimate import Mean
 from iclzoo.train.losses import over_tasks, squared_error
 from iclzoo.train.tasks.inputs import Gaussian
 from iclzoo.train.tasks.regression import LinearRegression, SineRegression, TaskPool

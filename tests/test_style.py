@@ -13,7 +13,7 @@ from iclzoo.inspect.activations.attention_patterns_plot import attention_map, pa
 from iclzoo.inspect.behaviour.training_path_plot import spectrum_figure
 from iclzoo.inspect.pictures.style import drawn, label, our_style
 from iclzoo.inspect.weights.heatmap import heatmap, product_heatmap
-from iclzoo.inspect.weights.products import spectra
+from iclzoo.inspect.weights.spectrum import spectra
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.storage.checkpoint import load
 

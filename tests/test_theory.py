@@ -12,7 +12,7 @@ import pytest
 from helpers import Still, assert_close
 
 from iclzoo.inspect.theory.gradient_flow import balanced_start, gradient_flow
-from iclzoo.inspect.theory.least_losses import least_losses, loss_path, preconditioned_risk
+from iclzoo.inspect.theory.least_losses import least_losses, loss_path
 from iclzoo.inspect.theory.least_losses_plot import (
     least_loss_lines,
     loss_path_curve,
@@ -21,6 +21,7 @@ from iclzoo.inspect.theory.least_losses_plot import (
     risk_figure,
 )
 from iclzoo.inspect.theory.population_loss import population_loss
+from iclzoo.inspect.theory.risk import preconditioned_risk
 from iclzoo.inspect.weights.conserved_quantities import balance_path
 from iclzoo.inspect.weights.conserved_quantities_plot import balance_curves, balance_figure
 from iclzoo.train.losses import over_tasks, squared_error

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from iclzoo.inspect.behaviour.training_path import alignment_path, block_shares, spread, weight_path
+from iclzoo.inspect.behaviour.training_path import alignment_path, spread
 from iclzoo.inspect.behaviour.training_path_plot import loss_curve, spectrum_figure, training_figure, weight_path_figure
-from iclzoo.inspect.weights.products import spectra
+from iclzoo.inspect.weights.block_shares import block_shares
+from iclzoo.inspect.weights.spectrum import spectra
+from iclzoo.inspect.weights.weight_path import weight_path
 from iclzoo.train.tasks.regression import LinearRegression, SineRegression
 from iclzoo.train.tuning.step_size import optimal_step_size
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from helpers import assert_close, random_prompt
 
-from iclzoo.inspect.weights.products import fix_gauge, gauge_fixed, product_distance, products, read_step, spectra
+from iclzoo.inspect.weights.implied_step import read_step
+from iclzoo.inspect.weights.products import fix_gauge, gauge_fixed, product_distance, products
+from iclzoo.inspect.weights.spectrum import spectra
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
 from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError

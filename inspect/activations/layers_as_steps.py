@@ -16,8 +16,9 @@ from ...zoo.errors import NotApplicable
 from ...zoo.prompt import Prompt
 from ...zoo.token_model import TokenModel
 from ...zoo.trace import trace
-from ..behaviour.alignment import Mean
-from ..weights.products import Products, attention_layers, product_distance, products, read_step
+from ..estimates.estimate import Mean
+from ..weights.implied_step import read_step
+from ..weights.products import Products, attention_layers, product_distance, products
 
 SHOWN_TASKS = 100  # whose eigenvalues are kept one by one
 CHUNK = 500  # tasks at a time: spectra cost more than predictions

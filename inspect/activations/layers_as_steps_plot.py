@@ -4,7 +4,7 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 
-from ..behaviour.alignment import Mean
+from ..estimates.estimate import Mean
 from ..pictures.curves import colours, say_if_empty
 from ..pictures.style import Figure, styled
 from .layers_as_steps import FittedSteps

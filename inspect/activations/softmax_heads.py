@@ -18,7 +18,7 @@ from ...zoo.errors import NotApplicable
 from ...zoo.layers.attention import Context, Queries, SoftmaxLayer
 from ...zoo.token_model import TokenModel
 from ...zoo.trace import trace
-from ..behaviour.alignment import Mean
+from ..estimates.estimate import Mean
 from ..estimates.means import finite_mean
 from ..weights.products import products
 

@@ -15,7 +15,7 @@ from ...zoo.checks.gate import gated
 from ...zoo.errors import NotApplicable
 from ...zoo.prompt import Prompt
 from ...zoo.token_model import TokenModel
-from ..behaviour.alignment import Mean
+from ..estimates.estimate import Mean
 from ..estimates.means import finite_mean
 from ..stored_steps import Training, stored_models
 

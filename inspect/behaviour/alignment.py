@@ -12,21 +12,7 @@ from ...train.losses import over_tasks
 from ...train.tasks.regression import Task
 from ...zoo.checks.gate import gated, predict
 from ...zoo.prompt import Learner, Prompt
-
-
-@dataclass(frozen=True)
-class Mean:
-    """A mean over tasks and its standard error; `None` where there are too few tasks to have one."""
-
-    value: float | None
-    standard_error: float | None
-
-    @classmethod
-    def of(cls, values: np.ndarray) -> "Mean":
-        if len(values) == 0:
-            return cls(None, None)
-        error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
-        return cls(float(values.mean()), error)
+from ..estimates.estimate import Mean
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from ...zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from ...zoo.errors import NotApplicable
 from ...zoo.token_model import TokenModel
 from ...zoo.trace import trace
+from ..estimates.estimate import Mean
 from ..estimates.means import finite_mean, finite_median, half_mse_of
-from .alignment import Mean
 
 DAMPINGS = (1.0, 0.9, 0.75, 0.5)
 # An update that has fallen to this share of the first is rounding, whether it grows or not.

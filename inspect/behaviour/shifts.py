@@ -16,8 +16,8 @@ from ...train.tasks.task import Sweep, Target, Task, Value, Values
 from ...zoo.checks.gate import gated
 from ...zoo.errors import NotApplicable, ZooError, unknown_name
 from ...zoo.prompt import Learner, Prompt
+from ..estimates.estimate import Mean
 from ..estimates.means import half_mse_of
-from .alignment import Mean
 
 Errors = dict[str, np.ndarray]  # ‖ŷ − y‖² by learner, [num_tasks, num_values]
 

@@ -10,8 +10,9 @@ from ..estimates.means import as_arrays
 from ..pictures.curves import colours, draw_curve, say_if_empty
 from ..pictures.style import Figure, styled
 from ..weights.heatmap import product_heatmap, symmetric_limit
-from ..weights.products import Spectrum
-from .training_path import AlignmentPath, WeightPath, spread
+from ..weights.spectrum import Spectrum
+from ..weights.weight_path import WeightPath
+from .training_path import AlignmentPath, spread
 
 MOST_HEADS = 4  # named in a legend
 

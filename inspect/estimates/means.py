@@ -11,7 +11,7 @@ from ...train.losses import CHUNK, in_chunks
 from ...train.tasks.regression import Target, Task
 from ...zoo.checks.gate import gate
 from ...zoo.prompt import Prompt
-from ..behaviour.alignment import Mean
+from .estimate import Mean
 
 UNDEFINED = Mean(None, None)
 

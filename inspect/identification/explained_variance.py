@@ -12,7 +12,8 @@ from ...train.tasks.regression import Task
 from ...zoo.checks.gate import gated, predict
 from ...zoo.determinism import split
 from ...zoo.prompt import Learner, Prompt
-from ..behaviour.alignment import Mean, sensitivity
+from ..behaviour.alignment import sensitivity
+from ..estimates.estimate import Mean
 from ..estimates.means import UNDEFINED
 
 CHUNK = 1024

@@ -20,7 +20,7 @@ from ...zoo.determinism import fixed_settings, key_of, typed
 from ...zoo.errors import NotApplicable, UnknownNameError, ZooError
 from ...zoo.prompt import Learner, Prompt
 from ...zoo.storage.checkpoint import load, read_card, settings_of
-from ..behaviour.alignment import Mean
+from ..estimates.estimate import Mean
 from ..report.metrics import MEASURING_SEED
 from .candidates import Fit, Predictions, default_candidates, fit_candidate
 from .explained_variance import CHUNK, Agreement, Comparison, compare, draw, mean_share, outputs

@@ -2,7 +2,7 @@
 
 from ..instrument import Content, register_instrument
 from ..subject import Subject
-from ..theory.least_losses import preconditioned_risk
+from ..theory.risk import preconditioned_risk
 
 
 @register_instrument(

@@ -3,11 +3,11 @@
 from typing import Any
 
 from ...zoo.errors import NotApplicable
-from ..behaviour.training_path import block_shares
 from ..instrument import Content, register_instrument
 from ..report.tables import blocks_table
 from ..subject import Subject
-from ..weights.products import spectra
+from ..weights.block_shares import block_shares
+from ..weights.spectrum import spectra
 
 
 @register_instrument(

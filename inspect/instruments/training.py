@@ -1,9 +1,10 @@
 """Training."""
 
 from ...zoo.errors import NotApplicable
-from ..behaviour.training_path import alignment_path, weight_path
+from ..behaviour.training_path import alignment_path
 from ..instrument import Content, register_instrument
 from ..subject import Subject
+from ..weights.weight_path import weight_path
 
 
 @register_instrument(

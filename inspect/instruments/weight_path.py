@@ -1,8 +1,8 @@
 """Weights over training."""
 
-from ..behaviour.training_path import weight_path
 from ..instrument import Content, register_instrument
 from ..subject import Subject
+from ..weights.weight_path import weight_path
 
 
 @register_instrument(

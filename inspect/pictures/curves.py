@@ -7,7 +7,7 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 
-from ..behaviour.alignment import Mean
+from ..estimates.estimate import Mean
 from ..estimates.means import as_arrays
 
 

@@ -18,9 +18,11 @@ from ...zoo.prompt import Learner
 from ...zoo.storage.card import Card
 from ...zoo.storage.checkpoint import load, read_card, settings_of, write_card
 from ...zoo.storage.tensors import named_arrays
-from ..behaviour.alignment import Alignment, Mean, alignment
+from ..behaviour.alignment import Alignment, alignment
+from ..estimates.estimate import Mean
 from ..estimates.means import mean_over_tasks
-from ..weights.products import StepReading, products, read_step
+from ..weights.implied_step import StepReading, read_step
+from ..weights.products import products
 
 # Seeds of the tasks a card's figures are measured on: far from those of any training.
 MEASURING_SEED = 1_000_003

@@ -20,10 +20,11 @@ from ...zoo.storage.card import Card
 from ...zoo.storage.checkpoint import list_checkpoints, read_card
 from ...zoo.storage.config import SETTINGS
 from ...zoo.text import printable
-from ..behaviour.alignment import Alignment, Mean
-from ..behaviour.training_path import BlockShares
+from ..behaviour.alignment import Alignment
+from ..estimates.estimate import Mean
 from ..identification.identify import Identification
 from ..instrument import INSTRUMENTS
+from ..weights.block_shares import BlockShares
 from .metrics import ALIGNMENT_TASKS
 
 # The columns of the alignment measures, and where they are in an `Alignment`.

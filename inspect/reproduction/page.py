@@ -12,7 +12,7 @@ from rich.table import Table
 from ...zoo.errors import ExistsError
 from ...zoo.storage.card import parsed
 from ...zoo.storage.files import read_file, write_atomically
-from ..behaviour.alignment import Mean
+from ..estimates.estimate import Mean
 from ..pictures.style import drawn
 from ..report.tables import add_row, new_table
 from .result import Reproduction, Result

@@ -17,7 +17,7 @@ from ...train.run import fit
 from ...zoo.errors import ZooError
 from ...zoo.storage.card import CARD_FILE
 from ...zoo.storage.checkpoint import load, read_card
-from ..behaviour.alignment import Mean
+from ..estimates.estimate import Mean
 from ..pictures.style import our_style
 
 # The seed of the tasks that results are measured on: not that of any training or card.

@@ -22,9 +22,10 @@ from ...zoo.checks.gate import gate, gated
 from ...zoo.errors import NotApplicable
 from ...zoo.factory import hyperparameters
 from ...zoo.layers.attention import SelfAttention
-from ..behaviour.alignment import Mean
+from ..estimates.estimate import Mean
 from ..estimates.means import finite_mean, half_mse_of
-from .products import Products, attention_layers, fix_gauge, gauge_fixed, products, read_step
+from .implied_step import read_step
+from .products import Products, attention_layers, fix_gauge, gauge_fixed, products
 
 POINTS = np.arange(-4, 25) / 20  # −0.2 … 1.2
 # What two models may differ in and still have the same weights to interpolate: how they were drawn, and the inner size of a product.

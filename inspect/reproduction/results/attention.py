@@ -21,8 +21,9 @@ from ....zoo.algorithms.smoothing import KNearestNeighbours, NadarayaWatson, Sof
 from ....zoo.prompt import Learner, Prompt
 from ...activations.softmax_heads import SoftmaxHeads, softmax_heads
 from ...activations.softmax_heads_plot import head_difference, head_parts
-from ...behaviour.alignment import Mean, alignment, sensitivity
+from ...behaviour.alignment import alignment, sensitivity
 from ...estimates.errors_on_tasks import half_squared_errors
+from ...estimates.estimate import Mean
 from ...estimates.means import as_arrays
 from ...pictures.curves import colours, draw_curve
 from ...pictures.style import Figure

@@ -13,8 +13,9 @@ from ....train.tasks.teachers import GaussianTeacher
 from ....train.tuning.baselines import best_baseline
 from ....train.tuning.step_size import optimal_step_size
 from ....zoo.algorithms.gradient_descent import GradientDescent
-from ...behaviour.alignment import Alignment, Mean, alignment
+from ...behaviour.alignment import Alignment, alignment
 from ...estimates.errors_on_tasks import half_squared_errors
+from ...estimates.estimate import Mean
 from ...estimates.means import as_arrays
 from ...pictures.curves import colours, draw_curve
 from ...pictures.style import Figure

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 
 from ....train.tasks.regression import LinearRegression
 from ....zoo.prompt import Learner
-from ...behaviour.alignment import Mean
 from ...estimates.errors_on_tasks import half_squared_errors
+from ...estimates.estimate import Mean
 from ...estimates.means import UNDEFINED, finite_mean
 from ...pictures.curves import colours, draw_curve, logarithmic_losses, shades
 from ...pictures.style import Figure

@@ -14,8 +14,8 @@ from ....zoo.algorithms.least_squares import Zero
 from ....zoo.prompt import Learner
 from ...activations.token_jacobians import CopyingPath, DerivativeNorms, derivative_norms, official_derivative_norms
 from ...activations.token_jacobians_plot import copying_curves
-from ...behaviour.alignment import Mean
 from ...estimates.errors_on_tasks import half_squared_errors
+from ...estimates.estimate import Mean
 from ...pictures.style import Figure
 from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
 

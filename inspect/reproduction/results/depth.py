@@ -12,17 +12,20 @@ from ....train.tuning.baselines import best_baseline, fitted_baseline
 from ....zoo.algorithms.gradient_descent import GradientDescentPlusPlus
 from ....zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
 from ....zoo.prompt import Learner
-from ...behaviour.alignment import Mean, alignment
+from ...behaviour.alignment import alignment
 from ...behaviour.rollouts import read_outs
-from ...behaviour.training_path import alignment_path, weight_path
+from ...behaviour.training_path import alignment_path
 from ...behaviour.training_path_plot import alignment_curves, loss_curve, readings_curves
 from ...estimates.errors_on_tasks import half_squared_errors
+from ...estimates.estimate import Mean
 from ...estimates.means import finite_mean
 from ...pictures.curves import colours, draw_curve, logarithmic_losses
 from ...pictures.style import Figure
+from ...weights.implied_step import read_step
 from ...weights.interpolation import Interpolation, interpolation, read_construction
 from ...weights.interpolation_plot import interpolation_figure
-from ...weights.products import products, read_step
+from ...weights.products import products
+from ...weights.weight_path import weight_path
 from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
 from .context import CONTEXT_AND_DEPTH, DEPTHS, percent_above
 

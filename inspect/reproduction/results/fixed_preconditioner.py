@@ -17,13 +17,14 @@ from ....train.tasks.regression import LinearRegression
 from ....train.tasks.teachers import GaussianTeacher
 from ....zoo.algorithms.least_squares import LeastSquares
 from ....zoo.prompt import Learner, Prompt
-from ...behaviour.alignment import Mean, sensitivity
+from ...behaviour.alignment import sensitivity
 from ...estimates.errors_on_tasks import half_squared_errors
+from ...estimates.estimate import Mean
 from ...estimates.means import as_arrays
 from ...pictures.curves import colours
 from ...pictures.style import Figure
-from ...theory.least_losses import PreconditionedRisk, preconditioned_risk
 from ...theory.least_losses_plot import risk_curve
+from ...theory.risk import PreconditionedRisk, preconditioned_risk
 from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
 from .learned_matrices import gamma_inverse, learned_preconditioner, off_diagonal
 

@@ -9,7 +9,7 @@ from jaxtyping import Array
 from ....train.tasks.inputs import Gaussian
 from ....train.tasks.regression import LinearRegression
 from ....zoo.models.merged_lsa import MergedLSA
-from ...behaviour.alignment import Mean
+from ...estimates.estimate import Mean
 from ...pictures.curves import colours
 from ...pictures.style import Figure
 from ...theory.gradient_flow import balanced_start, gradient_flow

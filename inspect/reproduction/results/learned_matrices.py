@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ...behaviour.alignment import Mean
+from ...estimates.estimate import Mean
 from ...weights.products import products
 from ..result import percent
 

@@ -6,8 +6,9 @@ import jax.random as jr
 
 from ....train.tasks.regression import LinearRegression
 from ....train.tuning.baselines import best_baseline
-from ...behaviour.alignment import Alignment, Mean, alignment
+from ...behaviour.alignment import Alignment, alignment
 from ...estimates.errors_on_tasks import half_squared_errors
+from ...estimates.estimate import Mean
 from ...pictures.curves import colours, draw_curve
 from ...pictures.style import Figure
 from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact

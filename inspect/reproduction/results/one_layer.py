@@ -5,14 +5,17 @@ import jax.random as jr
 from ....train.tasks.regression import LinearRegression
 from ....train.tuning.baselines import best_baseline
 from ....train.tuning.step_size import optimal_step_size
-from ...behaviour.alignment import Mean, alignment
-from ...behaviour.training_path import alignment_path, weight_path
+from ...behaviour.alignment import alignment
+from ...behaviour.training_path import alignment_path
 from ...behaviour.training_path_plot import training_figure
 from ...estimates.errors_on_tasks import half_squared_errors
+from ...estimates.estimate import Mean
 from ...weights.heatmap import heatmap
+from ...weights.implied_step import read_step
 from ...weights.interpolation import interpolation, read_construction
 from ...weights.interpolation_plot import interpolation_figure
-from ...weights.products import products, read_step
+from ...weights.products import products
+from ...weights.weight_path import weight_path
 from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
 
 SEEDS = ("lsa", "lsa-seed-2", "lsa-seed-3")

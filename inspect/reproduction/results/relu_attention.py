@@ -10,8 +10,8 @@ import numpy as np
 from ....train.tasks.inputs import Gaussian
 from ....train.tasks.regression import LinearRegression
 from ....zoo.models.relu_attention import ReLUAttention
-from ...behaviour.alignment import Mean
 from ...estimates.errors_on_tasks import half_squared_errors
+from ...estimates.estimate import Mean
 from ...pictures.style import Figure
 from ...weights.heatmap import product_heatmap
 from ...weights.products import products

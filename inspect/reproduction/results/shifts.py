@@ -12,17 +12,18 @@ from ....train.tasks.regression import LinearRegression
 from ....train.tasks.sweeps import distribution
 from ....train.tuning.baselines import best_baseline
 from ....zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
-from ...behaviour.alignment import Mean
 from ...behaviour.rollouts import Rollout, Rollouts, rollouts
 from ...behaviour.rollouts_plot import rollouts_figure
 from ...behaviour.shifts import Shift, shift
 from ...behaviour.shifts_plot import shift_curves
 from ...estimates.errors_on_tasks import half_squared_errors
+from ...estimates.estimate import Mean
 from ...estimates.means import UNDEFINED, finite_mean
 from ...pictures.curves import colours, draw_curve, logarithmic_losses
 from ...pictures.style import Figure
+from ...weights.implied_step import read_step
 from ...weights.interpolation import with_products
-from ...weights.products import gauge_fixed, products, read_step
+from ...weights.products import gauge_fixed, products
 from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, percent
 
 SEEDS = ("lsa", "lsa-seed-2", "lsa-seed-3")

@@ -9,8 +9,9 @@ from ....train.losses import over_tasks
 from ....train.recipes.catalogue import recipe
 from ....zoo.algorithms.least_squares import Zero
 from ....zoo.prompt import Learner, Prompt
-from ...behaviour.alignment import Mean, alignment, sensitivity
+from ...behaviour.alignment import alignment, sensitivity
 from ...estimates.errors_on_tasks import half_squared_errors
+from ...estimates.estimate import Mean
 from ...pictures.curves import colours
 from ...pictures.style import Figure
 from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent

@@ -17,10 +17,12 @@ from ....train.tuning.step_size import optimal_step_size
 from ....zoo.algorithms.gradient_descent import GradientDescent
 from ....zoo.algorithms.one_step import fitted_step_size
 from ....zoo.prompt import Prompt
-from ...behaviour.alignment import Alignment, Mean, alignment
+from ...behaviour.alignment import Alignment, alignment
+from ...estimates.estimate import Mean
 from ...pictures.curves import colours, draw_curve
 from ...pictures.style import Figure
-from ...weights.products import products, read_step
+from ...weights.implied_step import read_step
+from ...weights.products import products
 from ..result import RESULT_SEED, Bar, Finding, Outcome, Shelf, exact, percent
 
 NUM_TASKS = 100_000
