@@ -33,9 +33,9 @@ on the same tasks.
 
 
 def table(names: Iterable[str]) -> str:
-    """One row for each checkpoint: its loss, its nearest baseline, and the steps its weights spell."""
+    """One row for each checkpoint: its loss, its nearest baseline, and the steps its weights imply."""
     rows = [
-        "| checkpoint | tasks | half-MSE | nearest algorithm | its half-MSE | excess | sensitivity cosine | the weights spell |",
+        "| checkpoint | tasks | half-MSE | nearest algorithm | its half-MSE | excess | sensitivity cosine | the weights imply |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name in names:

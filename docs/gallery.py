@@ -22,9 +22,9 @@ lsa = iclzoo.load("lsa")
 
 ENTRIES = {
     "weights": (
-        "Weights, beside the step that they spell",
-        """from iclzoo.inspect.weights.interpolation import read_construction
-figure = iclzoo.heatmap(lsa, beside=read_construction(lsa), names=("lsa", "the step it spells"))""",
+        "Weights, beside the step that they imply",
+        """from iclzoo.inspect.weights.interpolation import implied_construction
+figure = iclzoo.heatmap(lsa, beside=implied_construction(lsa), names=("lsa", "the implied step"))""",
     ),
     "weight-path": (
         "Weights over training",
@@ -33,7 +33,7 @@ from iclzoo.inspect.behaviour.training_path_plot import weight_path_figure
 figure = weight_path_figure(weight_path("lsa"))""",
     ),
     "training": (
-        "Loss, alignment and what the weights spell, over training",
+        "Loss, alignment and what the weights imply, over training",
         """from iclzoo.inspect.behaviour.training_path import alignment_path, weight_path
 from iclzoo.inspect.behaviour.training_path_plot import training_figure
 path = alignment_path("lsa", "gd-1", iclzoo.best_baseline("gd-1", task), task, key=key)
@@ -52,9 +52,9 @@ figure = identification_figure(iclzoo.identify(lsa, task, key=key), name="lsa")"
     ),
     "interpolation": (
         "Interpolation to the construction",
-        """from iclzoo.inspect.weights.interpolation import interpolation, read_construction
+        """from iclzoo.inspect.weights.interpolation import interpolation, implied_construction
 from iclzoo.inspect.weights.interpolation_plot import interpolation_figure
-figure = interpolation_figure(interpolation(lsa, read_construction(lsa), task, key=key), names=("lsa", "construction"))""",
+figure = interpolation_figure(interpolation(lsa, implied_construction(lsa), task, key=key), names=("lsa", "construction"))""",
     ),
     "rollouts": (
         "Repeated application",
@@ -83,9 +83,9 @@ figure = risk_figure(preconditioned_risk(iclzoo.LinearRegression(inputs=iclzoo.G
     ),
     "balance": (
         "What gradient flow would conserve, and Adam does not",
-        """from iclzoo.inspect.weights.conserved_quantities import balance_path
+        """from iclzoo.inspect.weights.conserved_quantities import conserved_path
 from iclzoo.inspect.weights.conserved_quantities_plot import balance_figure
-figure = balance_figure(balance_path("lsa"))""",
+figure = balance_figure(conserved_path("lsa"))""",
     ),
     "fitted-steps": (
         "Layers as steps of GD++",

@@ -12,7 +12,7 @@ from ..zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from ..zoo.determinism import key_of
 from ..zoo.storage.checkpoint import load
 from .behaviour.alignment import alignment
-from .estimates.estimate import Mean
+from .estimates.estimate import Estimate
 from .report.metrics import MEASURING_SEED
 from .report.tables import demo_tables
 from .weights.heatmap import heatmap
@@ -32,7 +32,7 @@ def run_demo() -> tuple[tuple[Table, ...], Figure]:
         "one step of GD, η*": descent,
     }
     errors = over_tasks(_errors, learners, task, num_tasks=NUM_TASKS, key=key)
-    losses = {name: Mean.of(values / 2) for name, values in errors.items()}
+    losses = {name: Estimate.of(values / 2) for name, values in errors.items()}
     alignments = {
         name: alignment(learner, descent, task, num_tasks=10_000, key=key)
         for name, learner in learners.items()

@@ -9,7 +9,7 @@ from helpers import assert_close, random_prompt
 
 from iclzoo.train.losses import half_mse, over_tasks, squared_error
 from iclzoo.train.tasks.inputs import Exponential, Gaussian, Laplace, RandomCovariance, Uniform
-from iclzoo.train.tasks.regression import LinearRegression, SineRegression, TaskPool
+from iclzoo.train.tasks.regression import LinearRegression, PromptPool, SineRegression
 from iclzoo.train.tasks.teachers import GaussianTeacher, PooledTeacher
 from iclzoo.train.tuning.baselines import best_baseline
 from iclzoo.train.tuning.step_size import optimal_preconditioner, optimal_step_size
@@ -18,7 +18,7 @@ from iclzoo.zoo.algorithms.gradient_descent import GradientDescent, GradientDesc
 from iclzoo.zoo.algorithms.least_squares import (
     LeastSquares,
     Ridge,
-    Zero,
+    ZeroPredictor,
     bayes_regularisation,
     fitted_regularisation,
 )
@@ -36,7 +36,7 @@ ALGORITHMS = {
     "preconditioned": PreconditionedGradientDescent(jnp.diag(jnp.asarray([0.3, 0.8, 1.1])), num_steps=2),
     "ridge": Ridge(0.3),
     "least squares": LeastSquares(),
-    "zero": Zero(),
+    "zero": ZeroPredictor(),
     "knn": KNearestNeighbours(3),
     "nadaraya-watson": NadarayaWatson(0.6),
     "softmax": SoftmaxSmoother(1.3),
@@ -330,7 +330,7 @@ def test_one_covariance_a_prompt_is_not_inverted():
     "task",
     [
         SineRegression(),
-        TaskPool(),
+        PromptPool(),
         LinearRegression(teacher=PooledTeacher()),
         LinearRegression(teacher=GaussianTeacher(mean=1.0)),
         LinearRegression(inputs=RandomCovariance()),
@@ -353,7 +353,7 @@ def test_tuning_finds_the_better_optimum_of_gd_plus_plus():
 
 
 BEST = {  # on LinearRegression(input_dim=2, num_examples=5, noise_std=0.3), with the parameters they must have
-    "zero": Zero,
+    "zero": ZeroPredictor,
     "least-squares": LeastSquares,
     "ridge": Ridge,
     "averaging": GradientDescent,
@@ -402,7 +402,7 @@ def test_baselines_are_fitted_where_no_formula_holds(name, monkeypatch):
     learner = best_baseline(name, task)
     assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(learner))
     errors = over_tasks(squared_error, learner, task, num_tasks=5000, key=jr.key(3))
-    zero = over_tasks(squared_error, Zero(), task, num_tasks=5000, key=jr.key(3))
+    zero = over_tasks(squared_error, ZeroPredictor(), task, num_tasks=5000, key=jr.key(3))
     assert errors.mean() < 0.7 * zero.mean()
 
 

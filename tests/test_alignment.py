@@ -9,11 +9,11 @@ import pytest
 from helpers import assert_close, random_prompt
 
 from iclzoo.inspect.behaviour.alignment import alignment, sensitivity
-from iclzoo.inspect.estimates.estimate import Mean
+from iclzoo.inspect.estimates.estimate import Estimate
 from iclzoo.train.losses import half_mse, over_tasks, squared_error
 from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
-from iclzoo.zoo.algorithms.least_squares import Zero
+from iclzoo.zoo.algorithms.least_squares import ZeroPredictor
 from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 
 TASK = LinearRegression(input_dim=3, num_examples=5, output_dim=2)
@@ -64,8 +64,8 @@ def test_the_sensitivity_of_gradient_descent_is_its_weights(getkey):
 
 
 def test_an_undefined_cosine_is_counted_not_invented():
-    measured = alignment(Scaled(1.0), Zero(), TASK, num_tasks=11, key=jr.key(0))
-    assert measured.sensitivity_cosine == Mean(None, None)
+    measured = alignment(Scaled(1.0), ZeroPredictor(), TASK, num_tasks=11, key=jr.key(0))
+    assert measured.sensitivity_cosine == Estimate(None, None)
     assert measured.num_undefined == 11
     assert measured.prediction_distance.value > 0
 

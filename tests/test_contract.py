@@ -97,7 +97,7 @@ def promoting(self, prompt):
         (dividing, r"finite for one example"),
         (forgetful, r"Every array that is trained .*\.?weight gets no gradient"),
         (summing_the_batch, r"can be compiled by jax\.jit"),
-        (in_order, r"Shuffled examples .*has_positions = True"),
+        (in_order, r"Shuffled examples .*order_sensitive = True"),
         (promoting, r"predicts one number for each output .*[Pp]romotion"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

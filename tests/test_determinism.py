@@ -25,10 +25,10 @@ from iclzoo.train.recipes.provenance import differing_versions, provenance
 from iclzoo.train.recipes.recipe import Recipe
 from iclzoo.train.run import fit
 from iclzoo.train.schedule import Every
-from iclzoo.train.tasks.regression import LinearRegression, TaskPool
+from iclzoo.train.tasks.regression import LinearRegression, PromptPool
 from iclzoo.train.tasks.teachers import PooledTeacher
 from iclzoo.train.tuning.baselines import best_baseline
-from iclzoo.zoo.algorithms.least_squares import LeastSquares, Zero
+from iclzoo.zoo.algorithms.least_squares import LeastSquares, ZeroPredictor
 from iclzoo.zoo.determinism import check_jax, fixed_settings, key_of, split, typed
 from iclzoo.zoo.errors import ConfigError, ZooError
 from iclzoo.zoo.factory import create
@@ -46,7 +46,7 @@ RECIPE = Recipe(
     log=Every(3),
     seed=2**32 - 1,
 )
-POOL = replace(RECIPE, task=TaskPool(task=TASK, num_tasks=9))
+POOL = replace(RECIPE, task=PromptPool(task=TASK, num_tasks=9))
 # Settings that other people have, each with a value that decides numbers or stops those that are not finite.
 OTHERS = (
     {
@@ -125,7 +125,7 @@ def test_keys_of_any_generator_are_keys(make, set_to):
     set_to({"jax_default_prng_impl": "rbg"})
     key = make(0)
     assert "rbg" in str(typed(key).dtype)
-    assert over_tasks(squared_error, Zero(), TASK, num_tasks=3, key=key).shape == (3,)
+    assert over_tasks(squared_error, ZeroPredictor(), TASK, num_tasks=3, key=key).shape == (3,)
     assert TASK.sample_batch(typed(key), 3)[1].shape == (3, 1)
 
 
@@ -188,7 +188,7 @@ def _in_child(writer, keys):
         lambda: fit(RECIPE, progress=False),
         lambda: initial_model(RECIPE),
         lambda: best_baseline("gd-1", TASK),
-        *(lambda key=key: over_tasks(squared_error, Zero(), TASK, num_tasks=3, key=key) for key in keys),
+        *(lambda key=key: over_tasks(squared_error, ZeroPredictor(), TASK, num_tasks=3, key=key) for key in keys),
     ):
         try:
             act()

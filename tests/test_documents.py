@@ -24,7 +24,7 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         exec(compile(code, "README.md", "exec"), {})
     assert (tmp_path / "lsa.png").exists()
-    assert "Mean(value=0.99" in capsys.readouterr().out
+    assert "Estimate(value=0.99" in capsys.readouterr().out
 
 
 def test_links_in_the_documents_lead_somewhere():

@@ -260,9 +260,10 @@ def test_a_recipe_s_name_can_be_a_folder(name):
 
 def test_the_choices_are_named_with_the_closest():
     with pytest.raises(
-        ConfigError, match="query_init must be one of 'zero', 'known', 'learned', got 'Zero'; did you mean 'zero'"
+        ConfigError,
+        match="query_init must be one of 'zero', 'known', 'learned', got 'ZeroPredictor'; did you mean 'zero'",
     ):
-        create("deep_lsa", key=jr.key(0), query_init="Zero")
+        create("deep_lsa", key=jr.key(0), query_init="ZeroPredictor")
 
 
 def test_settings_of_another_kind_are_no_settings_of_this_one():

@@ -14,7 +14,7 @@ from iclzoo.inspect.identification.candidates import default_candidates
 from iclzoo.inspect.identification.identify import identify
 from iclzoo.train.recipes.recipe import Recipe
 from iclzoo.train.run import fit
-from iclzoo.train.tasks.regression import LinearRegression, SineRegression, TaskPool
+from iclzoo.train.tasks.regression import LinearRegression, PromptPool, SineRegression
 from iclzoo.train.tasks.task import Task, list_tasks, register_task
 from iclzoo.train.tuning.baselines import best_baseline
 from iclzoo.zoo.algorithm import ALGORITHMS, algorithm, register_algorithm
@@ -27,7 +27,7 @@ from iclzoo.zoo.storage.config import from_config, to_config
 SMALL = {  # at tiny sizes; a task that is not here comes with its defaults
     "linear_regression": LinearRegression(input_dim=2, num_examples=3),
     "sine_regression": SineRegression(num_examples=3),
-    "task_pool": TaskPool(LinearRegression(input_dim=2, num_examples=3), num_tasks=17),
+    "task_pool": PromptPool(LinearRegression(input_dim=2, num_examples=3), num_tasks=17),
 }
 KEY = jr.key(0)
 
@@ -191,7 +191,7 @@ def test_bayes_predictors():
     assert noisy.bayes_predictor().regularisation == pytest.approx(0.0625)
     assert isinstance(LinearRegression().bayes_predictor(), LeastSquares)
     unknown = (
-        TaskPool(),
+        PromptPool(),
         SineRegression(),
         LinearRegression(teacher=iclzoo.PooledTeacher()),
         LinearRegression(num_distractors=1),

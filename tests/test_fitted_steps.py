@@ -12,7 +12,7 @@ from helpers import Still
 
 from iclzoo.inspect.activations.layers_as_steps import SHOWN_TASKS, Reading, fitted_steps
 from iclzoo.inspect.activations.layers_as_steps_plot import condition_numbers, eigenvalue_map, fitted_steps_figure
-from iclzoo.inspect.estimates.estimate import Mean
+from iclzoo.inspect.estimates.estimate import Estimate
 from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
 from iclzoo.zoo.errors import ZooError
@@ -131,7 +131,7 @@ def test_numbers_and_pictures_survive(kind, model):
         assert (first.gamma.value, first.unexplained_x, first.weights) == (0.0, None, Reading(0.0, 0.0, None))
         assert fit.condition_numbers[0].median > 1
     elif kind == "nan":
-        assert (first.gamma, first.weights, fit.num_not_finite) == (Mean(None, None), Reading(None, None, None), 11)
+        assert (first.gamma, first.weights, fit.num_not_finite) == (Estimate(None, None), Reading(None, None, None), 11)
         assert fit.condition_numbers[1].median is None
     elif kind == "one example, one input":
         assert [spread.median for spread in fit.condition_numbers] == [1.0, 1.0]

@@ -127,7 +127,13 @@ def test_every_argument_is_checked_at_the_door(name):
 @pytest.mark.parametrize(
     "learner",
     [
-        *(GD, iclzoo.GradientDescentPlusPlus(1.0, 0.1), iclzoo.LeastSquares(), iclzoo.Ridge(1.0), iclzoo.Zero()),
+        *(
+            GD,
+            iclzoo.GradientDescentPlusPlus(1.0, 0.1),
+            iclzoo.LeastSquares(),
+            iclzoo.Ridge(1.0),
+            iclzoo.ZeroPredictor(),
+        ),
         *(iclzoo.PreconditionedGradientDescent(jnp.eye(3)), iclzoo.KNearestNeighbours(1), iclzoo.NadarayaWatson(1.0)),
         iclzoo.SoftmaxSmoother(1.0),
         *(eqx.filter_eval_shape(lambda name=name: iclzoo.create(name, key=KEY)) for name in iclzoo.list_models()),
@@ -349,7 +355,7 @@ def test_what_is_of_the_right_kind_passes():
         assert np.array_equal(over_tasks(squared_error, GD, TASK, num_tasks=num_tasks, key=key), plain)
     assert np.array_equal(over_tasks(squared_error, lambda prompt: GD(prompt), TASK, num_tasks=5, key=KEY), plain)
     assert iclzoo.half_mse(GD, PROMPTS, np.asarray(TARGETS)) == iclzoo.half_mse(GD, PROMPTS, TARGETS)
-    assert iclzoo.optimal_step_size(iclzoo.TaskPool(TASK).population) == iclzoo.optimal_step_size(TASK)
+    assert iclzoo.optimal_step_size(iclzoo.PromptPool(TASK).population) == iclzoo.optimal_step_size(TASK)
 
 
 def test_gates_let_traced_values_through():

@@ -18,11 +18,11 @@ from iclzoo.inspect.identification.identify_plot import agreement_bars, identifi
 from iclzoo.inspect.report.tables import identification_tables
 from iclzoo.train.tasks.inputs import Gaussian, Uniform
 from iclzoo.train.tasks.out_of_distribution import inside_and_outside
-from iclzoo.train.tasks.regression import LinearRegression, SineRegression, Task, TaskPool
+from iclzoo.train.tasks.regression import LinearRegression, PromptPool, SineRegression, Task
 from iclzoo.train.tuning.baselines import fitted_baseline
 from iclzoo.zoo.algorithm import algorithm
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
-from iclzoo.zoo.algorithms.least_squares import LeastSquares, Ridge, Zero
+from iclzoo.zoo.algorithms.least_squares import LeastSquares, Ridge, ZeroPredictor
 from iclzoo.zoo.algorithms.smoothing import KNearestNeighbours, NadarayaWatson
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
 from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
@@ -101,7 +101,7 @@ class Constant(eqx.Module):
 
 
 def test_learners_that_ignore_the_prompt():
-    zero = identify(Zero(), TASK, key=jr.key(0))
+    zero = identify(ZeroPredictor(), TASK, key=jr.key(0))
     assert (zero.verdict, zero.ranking, zero.relative_power) == ("zero", (), 0.0)
     constant = identify(Constant(0.25), TASK, key=jr.key(0))
     assert (constant.verdict, constant.reason) == (None, "it predicts 0.25 whatever the prompt")
@@ -194,8 +194,8 @@ def test_distributions_outside(getkey):
     assert np.allclose(np.cov(xs.T), variance, atol=0.05)  # 5 standard errors
     assert abs(xs @ np.linalg.inv(np.linalg.cholesky(variance)).T).max() < 3.0  # bounded, as no normal inputs are
 
-    pool = inside_and_outside(TaskPool(TASK, num_tasks=13))
-    assert isinstance(pool["training"], TaskPool)  # a pool of prompts cannot be changed, but the task behind it can
+    pool = inside_and_outside(PromptPool(TASK, num_tasks=13))
+    assert isinstance(pool["training"], PromptPool)  # a pool of prompts cannot be changed, but the task behind it can
     assert isinstance(pool["inputs × 1.5"], LinearRegression)
 
     class Odd(Task):

@@ -11,7 +11,7 @@ import pytest
 from helpers import assert_close, random_prompt
 from matplotlib.figure import Figure
 
-from iclzoo.inspect.weights.interpolation import interpolation, match_heads, read_construction, with_products
+from iclzoo.inspect.weights.interpolation import implied_construction, interpolation, match_heads, with_products
 from iclzoo.inspect.weights.interpolation_plot import interpolation_curves, interpolation_figure
 from iclzoo.inspect.weights.products import gauge_fixed, product_distance, products
 from iclzoo.train.losses import over_tasks, squared_error
@@ -103,10 +103,10 @@ def test_the_construction_read_off_a_construction_is_itself():
         eqx.tree_at(lambda m: m.attention, recurrent, layer),
         gd_plus_plus_lsa([1.3, 2.0], [0.2, 0.1], num_examples=5, input_dim=3),
     ):
-        for read, given in zip(products(read_construction(built)), products(built), strict=True):
+        for read, given in zip(products(implied_construction(built)), products(built), strict=True):
             assert product_distance(read, given) < 1e-6
     with pytest.raises(ZooError, match="no linear attention over"):
-        read_construction(create("softmax_attention", input_dim=3, key=jr.key(0)))
+        implied_construction(create("softmax_attention", input_dim=3, key=jr.key(0)))
 
 
 def test_on_the_shipped_layer_the_curve_to_one_step_of_descent_is_flat():

@@ -13,7 +13,7 @@ from iclzoo.inspect.behaviour.landscapes_plot import landscape, landscapes_figur
 from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.train.tasks.teachers import GaussianTeacher
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
-from iclzoo.zoo.algorithms.least_squares import LeastSquares, Zero
+from iclzoo.zoo.algorithms.least_squares import LeastSquares, ZeroPredictor
 from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.factory import create
@@ -42,7 +42,7 @@ def test_the_loss_is_that_of_the_examples_and_least_at_the_solution():
 
 
 def test_the_gradient_step_points_down_the_gradient():
-    (one,) = landscapes(Zero(), TASK, num_tasks=1, step_size=3.0, resolution=201, key=jr.key(5))
+    (one,) = landscapes(ZeroPredictor(), TASK, num_tasks=1, step_size=3.0, resolution=201, key=jr.key(5))
     middle = 100  # w = 0
     spacing = one.ticks[1] - one.ticks[0]
     by_w2, by_w1 = np.gradient(one.loss, spacing)
@@ -51,15 +51,15 @@ def test_the_gradient_step_points_down_the_gradient():
 
 
 def test_the_default_step_is_the_best_single_one():
-    (one,) = landscapes(Zero(), LinearRegression(input_dim=2, num_examples=5), num_tasks=1, key=jr.key(0))
+    (one,) = landscapes(ZeroPredictor(), LinearRegression(input_dim=2, num_examples=5), num_tasks=1, key=jr.key(0))
     assert one.step_size == pytest.approx(2.205882 * 4, rel=1e-5)  # half_width ½ instead of 1
 
 
 def test_tasks_without_a_plane_are_refused():
     with pytest.raises(ZooError, match="needs input_dim 2, but the task has 10"):
-        landscapes(Zero(), LinearRegression(), key=jr.key(0))
+        landscapes(ZeroPredictor(), LinearRegression(), key=jr.key(0))
     with pytest.raises(ZooError, match="needs output_dim 1, but the task has 3"):
-        landscapes(Zero(), LinearRegression(input_dim=2, output_dim=3), key=jr.key(0))
+        landscapes(ZeroPredictor(), LinearRegression(input_dim=2, output_dim=3), key=jr.key(0))
     with pytest.raises(ZooError, match="reads prompts of input_dim 10, but task has 2"):
         landscapes(create("lsa", key=jr.key(0)), TASK, key=jr.key(0))
 
@@ -103,7 +103,7 @@ def test_learners_are_traced_once(getkey):
     class Counting(eqx.Module):
         def __call__(self, prompt):
             traces.append(1)
-            return Zero()(prompt)
+            return ZeroPredictor()(prompt)
 
     for _ in range(2):
         landscapes(Counting(), TASK, step_size=1.0, key=getkey())

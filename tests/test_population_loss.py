@@ -15,7 +15,7 @@ from iclzoo.inspect.theory import population_loss as module
 from iclzoo.inspect.theory.population_loss import population_loss, population_loss_by_length, population_loss_gradient
 from iclzoo.train.losses import over_tasks, squared_error
 from iclzoo.train.tasks.inputs import Exponential, Gaussian, Laplace, RandomCovariance, Uniform
-from iclzoo.train.tasks.regression import GaussianTeacher, LinearRegression, SineRegression, TaskPool
+from iclzoo.train.tasks.regression import GaussianTeacher, LinearRegression, PromptPool, SineRegression
 from iclzoo.train.tasks.teachers import PooledTeacher
 from iclzoo.train.tuning.step_size import optimal_step_size
 from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
@@ -197,7 +197,7 @@ def test_a_sweep_over_settings_compiles_once(monkeypatch):
     ("model", "task", "reason"),
     [
         ("lsa", SineRegression(), "SineRegression"),
-        ("lsa", TaskPool(), "TaskPool"),
+        ("lsa", PromptPool(), "PromptPool"),
         ("lsa", LinearRegression(teacher=PooledTeacher()), "PooledTeacher"),
         ("lsa", LinearRegression(inputs=RandomCovariance()), "depend on each other"),
         ("lsa", LinearRegression(input_dim=7), "input_dim 10, but task has 7"),

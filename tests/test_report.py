@@ -15,7 +15,7 @@ import pytest
 from iclzoo.inspect.instrument import MOST_HEADS, Content, Instrument, instruments
 from iclzoo.inspect.report.report import SectionError, flattened, plain, write_report
 from iclzoo.inspect.subject import Subject
-from iclzoo.inspect.weights.conserved_quantities import balance_path
+from iclzoo.inspect.weights.conserved_quantities import conserved_path
 from iclzoo.inspect.weights.interpolation import interpolation
 from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.errors import CheckpointError, ExistsError, NotApplicable, ZooError
@@ -222,7 +222,7 @@ def test_a_subject_has_a_name_whatever_path_leads_to_it(tmp_path, monkeypatch):
 def test_layers_without_factors_have_reasons():
     model = load("sparse-lsa-2-isotropic")
     with pytest.raises(ZooError, match="no pair of factors"):
-        balance_path({0: model})
+        conserved_path({0: model})
     with pytest.raises(ZooError, match="cannot take other products"):
         interpolation(model, model, LinearRegression(input_dim=model.input_dim), num_tasks=2, key=jr.key(0))
 

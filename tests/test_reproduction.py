@@ -1,4 +1,4 @@
-"""Every published result has a claim, numbers with bars and a picture; the document is what the commands give."""
+"""Every published result has a claim, numbers with tolerances and a picture; the document is what the commands give."""
 
 import re
 from dataclasses import replace
@@ -8,10 +8,18 @@ import pytest
 from matplotlib.figure import Figure
 from test_training import TINY
 
-from iclzoo.inspect.estimates.estimate import Mean
+from iclzoo.inspect.estimates.estimate import Estimate
 from iclzoo.inspect.reproduction.catalogue import list_results, result
 from iclzoo.inspect.reproduction.page import cells, check_place, number, record, section, write_page
-from iclzoo.inspect.reproduction.result import Bar, Finding, Outcome, Reproduction, Result, Shelf, percent, reproduce
+from iclzoo.inspect.reproduction.result import (
+    CheckpointSource,
+    Measurement,
+    Outcome,
+    Reproduction,
+    Result,
+    percent,
+    reproduce,
+)
 from iclzoo.train.recipes.catalogue import list_recipes
 from iclzoo.zoo.errors import ExistsError, UnknownNameError
 from iclzoo.zoo.storage.checkpoint import list_checkpoints
@@ -48,47 +56,59 @@ def test_the_document_is_what_the_command_gives(id):
         assert float(ours.strip(".")) == pytest.approx(float(theirs.strip(".")), rel=0.02)
 
 
-def test_a_bar_decides():
-    assert Bar(low=1).holds(1.0)
-    assert not Bar(low=1).holds(0.99)
-    assert Bar(high=1).holds(-5.0)
-    assert not Bar(0, 1).holds(1.01)
-    assert not Bar(low=1).holds(None)
-    assert [str(bar) for bar in (Bar(low=1), Bar(high=0.5), Bar(0, 1))] == ["≥ 1", "≤ 0.5", "0 … 1"]
+def test_a_tolerance_decides():
+    def one(value, low=None, high=None):
+        return Measurement("a number", "1", Estimate(value, None), low, high)
+
+    assert one(1.0, low=1).holds
+    assert not one(0.99, low=1).holds
+    assert one(-5.0, high=1).holds
+    assert not one(1.01, 0, 1).holds
+    assert not one(None, low=1).holds
+    assert [one(1, *bounds).tolerance for bounds in ((1, None), (None, 0.5), (0, 1))] == ["≥ 1", "≤ 0.5", "0 … 1"]
 
 
 def outcome(*values):
-    findings = tuple(Finding(f"number {i}", "1", Mean(value, 0.01), Bar(low=1)) for i, value in enumerate(values))
-    return Outcome(findings, "no tasks", Figure())
+    measurements = tuple(
+        Measurement(f"number {i}", "1", Estimate(value, 0.01), low=1) for i, value in enumerate(values)
+    )
+    return Outcome(measurements, "no tasks", Figure())
 
 
 def test_the_verdict_names_what_differs_and_why():
-    one = Result(id="x", claim="It is one.", source="nobody", checkpoints=(), measure=lambda shelf: outcome(1.5))
+    one = Result(id="x", claim="It is one.", source="nobody", checkpoints=(), measure=lambda source: outcome(1.5))
     assert reproduce(one).verdict == "reproduced"
-    other = replace(one, measure=lambda shelf: outcome(1.5, 0.5, None), because="It is less.")
+    other = replace(one, measure=lambda source: outcome(1.5, 0.5, None), explanation="It is less.")
     assert reproduce(other).verdict == "differs in: number 1; number 2. It is less."
     assert "**Verdict: differs" in section(record(Reproduction(other, outcome(0.5))))
 
 
 def test_numbers_have_the_digits_that_mean_something():
-    assert number(Mean(0.206229, 0.0012)) == "0.2062 ± 0.0012"
-    assert number(Mean(12.3456, None)) == "12.35"
-    assert number(Mean(None, None)) == "undefined"
-    assert number(percent(Mean(0.0123, 0.001), of=0.5)) == "2.46 ± 0.20"
-    finding = {"what": "a", "published": "b", "value": 0.5, "standard_error": None, "bar": "≥ 1", "holds": False}
-    assert cells(finding) == ("a", "b", "0.5", "≥ 1", "no")
+    assert number(Estimate(0.206229, 0.0012)) == "0.2062 ± 0.0012"
+    assert number(Estimate(12.3456, None)) == "12.35"
+    assert number(Estimate(None, None)) == "undefined"
+    assert number(percent(Estimate(0.0123, 0.001), of=0.5)) == "2.46 ± 0.20"
+    measurement = {
+        "what": "a",
+        "published": "b",
+        "value": 0.5,
+        "standard_error": None,
+        "tolerance": "≥ 1",
+        "holds": False,
+    }
+    assert cells(measurement) == ("a", "b", "0.5", "≥ 1", "no")
 
 
 def test_a_page_holds_what_was_reproduced_so_far(tmp_path):
     ids = ("first", "second", "third")
     for id in ("third", "first", "third"):
-        one = Result(id=id, claim="It is one.", source="nobody", checkpoints=(), measure=lambda shelf: outcome(1.5))
+        one = Result(id=id, claim="It is one.", source="nobody", checkpoints=(), measure=lambda source: outcome(1.5))
         page = write_page(tmp_path, ids, reproduce(one)).read_text(encoding="utf-8")
     assert re.findall(r"^## (.*)$", page, re.MULTILINE) == ["first", "third"]
 
 
 def test_a_page_overwrites_nothing_but_a_page(tmp_path):
-    one = Result(id="one", claim="It is one.", source="nobody", checkpoints=(), measure=lambda shelf: outcome(1.5))
+    one = Result(id="one", claim="It is one.", source="nobody", checkpoints=(), measure=lambda source: outcome(1.5))
     for name in ("reproduction.md", "reproduction/one.json", "reproduction/one.png"):
         folder = tmp_path / name.replace("/", "-")
         (folder / name).parent.mkdir(parents=True)
@@ -114,10 +134,10 @@ def test_unknown_results_get_the_closest():
 
 @pytest.mark.usefixtures("standard_promotion")
 def test_a_shelf_trains_what_it_lacks(tmp_path):
-    shelf, recipe = Shelf(tmp_path), replace(TINY, num_steps=9)
-    shelf.train(recipe)
+    source, recipe = CheckpointSource(tmp_path), replace(TINY, num_steps=9)
+    source.train(recipe)
     written = (tmp_path / recipe.name / "config.json").stat().st_mtime_ns
-    assert shelf.steps(recipe.name)[-1] == 9
-    assert shelf.load(recipe.name).input_dim == 3
-    shelf.train(recipe)
+    assert source.steps(recipe.name)[-1] == 9
+    assert source.load(recipe.name).input_dim == 3
+    source.train(recipe)
     assert (tmp_path / recipe.name / "config.json").stat().st_mtime_ns == written

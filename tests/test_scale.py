@@ -18,7 +18,7 @@ import pytest
 from helpers import trees_equal
 
 from iclzoo.__main__ import parse_seeds
-from iclzoo.inspect.estimates.estimate import Mean
+from iclzoo.inspect.estimates.estimate import Estimate
 from iclzoo.inspect.estimates.means import mean_over_tasks
 from iclzoo.train.devices import Team, first_devices, join
 from iclzoo.train.loop import compile_advance, largest_array, start
@@ -195,8 +195,8 @@ def test_means_do_not_depend_on_the_chunks():
     values = over_tasks(squared_error, model, task, num_tasks=1009, key=jr.key(0), chunk=1009)
     for chunk in (1, 97, 1009, 4096):
         mean = mean_over_tasks(squared_error, model, task, num_tasks=1009, key=jr.key(0), chunk=chunk)
-        assert mean.value == pytest.approx(Mean.of(values).value, rel=1e-6)
-        assert mean.standard_error == pytest.approx(Mean.of(values).standard_error, rel=1e-6)
+        assert mean.value == pytest.approx(Estimate.of(values).value, rel=1e-6)
+        assert mean.standard_error == pytest.approx(Estimate.of(values).standard_error, rel=1e-6)
 
 
 def test_means_hold_no_task(monkeypatch):

@@ -10,14 +10,14 @@ from matplotlib.figure import Figure
 
 from iclzoo.inspect.behaviour.shifts import shift, shifts
 from iclzoo.inspect.behaviour.shifts_plot import shift_curves, shifts_figure
-from iclzoo.inspect.estimates.estimate import Mean
+from iclzoo.inspect.estimates.estimate import Estimate
 from iclzoo.train.losses import over_tasks, squared_error
 from iclzoo.train.tasks.inputs import Gaussian
-from iclzoo.train.tasks.regression import LinearRegression, SineRegression, TaskPool
+from iclzoo.train.tasks.regression import LinearRegression, PromptPool, SineRegression
 from iclzoo.train.tasks.sweeps import DistractedTask
 from iclzoo.train.tasks.teachers import GaussianTeacher, PooledTeacher
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
-from iclzoo.zoo.algorithms.least_squares import LeastSquares, Ridge, Zero
+from iclzoo.zoo.algorithms.least_squares import LeastSquares, Ridge, ZeroPredictor
 from iclzoo.zoo.algorithms.smoothing import KNearestNeighbours
 from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from iclzoo.zoo.errors import UnknownNameError, ZooError
@@ -63,7 +63,7 @@ def test_the_trained_layer_lies_on_one_step_of_descent():
 
 def test_the_teacher_scale_multiplies_the_loss_by_its_square(x64):
     scales = (0.0, 0.5, 1.0, 3.0)
-    learners = {"step": GradientDescent(2.0), "zero": Zero()}
+    learners = {"step": GradientDescent(2.0), "zero": ZeroPredictor()}
     shifted = shift("teacher_scale", learners, TASK, values=scales, num_tasks=53, key=jr.key(0))
     for name in learners:
         values = losses(shifted, name)
@@ -107,7 +107,7 @@ def test_a_sweep_is_traced_once(getkey):
     class Counting(eqx.Module):
         def __call__(self, prompt):
             traces.append(1)
-            return Zero()(prompt)
+            return ZeroPredictor()(prompt)
 
     for kind in ("half_width", "teacher_scale", "distractors"):
         traces.clear()
@@ -124,7 +124,7 @@ def test_several_solvers_side_by_side_do_not_lock_up():
 def test_a_learner_that_cannot_read_a_prompt_has_a_gap_and_a_reason():
     learners = {"layer": BUILT, "3 neighbours": KNearestNeighbours(3)}
     shifted = shift("num_examples", learners, TASK, values=[2, 3, 5], num_tasks=11, key=jr.key(0))
-    assert shifted.half_mse["3 neighbours"][0] == Mean(None, None)
+    assert shifted.half_mse["3 neighbours"][0] == Estimate(None, None)
     assert shifted.half_mse["3 neighbours"][1].value > 0
     assert "needs as many examples" in shifted.undefined["3 neighbours"]
     assert "layer" not in shifted.undefined
@@ -132,24 +132,24 @@ def test_a_learner_that_cannot_read_a_prompt_has_a_gap_and_a_reason():
 
 
 def test_what_a_task_has_not_is_said():
-    found, missing = shifts({"zero": Zero()}, SineRegression(), num_tasks=11, key=jr.key(0))
+    found, missing = shifts({"zero": ZeroPredictor()}, SineRegression(), num_tasks=11, key=jr.key(0))
     assert set(found) == {"half_width", "distribution", "num_examples"}
     assert not missing
     with pytest.raises(UnknownNameError, match="unknown shift of SineRegression 'teacher_scale'"):
-        shift("teacher_scale", {"zero": Zero()}, SineRegression(), num_tasks=11, key=jr.key(0))
+        shift("teacher_scale", {"zero": ZeroPredictor()}, SineRegression(), num_tasks=11, key=jr.key(0))
     pooled = LinearRegression(input_dim=3, num_examples=5, teacher=PooledTeacher())
     with pytest.raises(ZooError, match="the teacher is PooledTeacher"):
-        shift("teacher_scale", {"zero": Zero()}, pooled, num_tasks=11, key=jr.key(0))
+        shift("teacher_scale", {"zero": ZeroPredictor()}, pooled, num_tasks=11, key=jr.key(0))
     with pytest.raises(UnknownNameError, match="half_width"):
-        shift("halfwidth", {"zero": Zero()}, TASK, num_tasks=11, key=jr.key(0))
+        shift("halfwidth", {"zero": ZeroPredictor()}, TASK, num_tasks=11, key=jr.key(0))
     with pytest.raises(ZooError, match="at least one learner"):
         shift("half_width", {}, TASK, num_tasks=11, key=jr.key(0))
     with pytest.raises(ZooError, match="from 0 to 5"):
-        shift("distractors", {"zero": Zero()}, TASK, values=[6], num_tasks=11, key=jr.key(0))
+        shift("distractors", {"zero": ZeroPredictor()}, TASK, values=[6], num_tasks=11, key=jr.key(0))
 
 
 def test_the_task_behind_a_pool_is_shifted():
-    fresh, pooled = (shift("half_width", PAIR, task, num_tasks=101, key=jr.key(0)) for task in (TASK, TaskPool(TASK)))
+    fresh, pooled = (shift("half_width", PAIR, task, num_tasks=101, key=jr.key(0)) for task in (TASK, PromptPool(TASK)))
     assert fresh == pooled
 
 
@@ -164,11 +164,13 @@ def test_everything_survives_in_numbers_and_pictures(getkey):
     task = LinearRegression(input_dim=1, output_dim=3, num_examples=1, teacher=GaussianTeacher(scale=0.0))
     fresh = create("lsa", input_dim=1, output_dim=3, key=getkey())
     broken = eqx.tree_at(lambda m: m.attention.W_V, fresh, jnp.full_like(fresh.attention.W_V, jnp.nan))
-    found, missing = shifts({"fresh": fresh, "broken": broken, "zero": Zero()}, task, num_tasks=1, key=getkey())
+    found, missing = shifts(
+        {"fresh": fresh, "broken": broken, "zero": ZeroPredictor()}, task, num_tasks=1, key=getkey()
+    )
     assert not missing
     assert list(found) == list(task.sweeps())
     for shifted in found.values():
-        assert shifted.half_mse["broken"][0] == Mean(None, None)
+        assert shifted.half_mse["broken"][0] == Estimate(None, None)
         assert "not finite on up to 1 of 1 tasks" in shifted.undefined["broken"]
         assert shifted.half_mse["zero"][0].standard_error is None
     shifts_figure(found).savefig("/dev/null", format="png")

@@ -90,9 +90,9 @@ def test_every_recipe_is_shipped_with_figures():
 def test_one_layer_takes_one_step_of_gradient_descent(name):
     assert 0 < excess(name, "gd-1") < 0.003
     assert figures(name)["baselines"]["gd-1"]["alignment"]["sensitivity_cosine"]["value"] >= 0.9990
-    (reading,) = figures(name)["steps"]
-    assert reading["step_size_over_num_examples"] == pytest.approx(0.606, rel=0.015)
-    assert reading["largest_other"] < 0.1
+    (step,) = figures(name)["steps"]
+    assert step["step_size_over_num_examples"] == pytest.approx(0.606, rel=0.015)
+    assert step["largest_other"] < 0.1
 
 
 @pytest.mark.parametrize("name", [*list_checkpoints("lsa-100-examples*"), "lsa-half-width-1", "lsa-3-outputs"])

@@ -12,9 +12,9 @@ from helpers import assert_close, trees_equal
 
 from iclzoo.train.losses import over_tasks, squared_error
 from iclzoo.train.tasks.inputs import Exponential, Gaussian, Laplace, RandomCovariance, Uniform
-from iclzoo.train.tasks.regression import LinearRegression, SineRegression, Task, TaskPool
+from iclzoo.train.tasks.regression import LinearRegression, PromptPool, SineRegression, Task
 from iclzoo.train.tasks.teachers import GaussianTeacher, PooledTeacher
-from iclzoo.zoo.algorithms.least_squares import LeastSquares, Zero
+from iclzoo.zoo.algorithms.least_squares import LeastSquares, ZeroPredictor
 from iclzoo.zoo.errors import ConfigError
 from iclzoo.zoo.storage import config
 from iclzoo.zoo.storage.config import from_config, to_config
@@ -31,7 +31,7 @@ TASKS = {
     "noise": LinearRegression(**SIZES, noise_std=0.3),
     "distractors": LinearRegression(**SIZES, num_distractors=2),
     "pooled teacher": LinearRegression(**SIZES, teacher=PooledTeacher(num_tasks=5)),
-    "pool": TaskPool(LinearRegression(**SIZES), num_tasks=5),
+    "pool": PromptPool(LinearRegression(**SIZES), num_tasks=5),
     "sine": SineRegression(num_examples=7),
 }
 ONE_EACH = pytest.mark.parametrize("task", TASKS.values(), ids=list(TASKS))
@@ -55,7 +55,7 @@ def test_a_key_decides_the_sample(task, getkey):
     key = getkey()
     assert trees_equal(task.sample(key), task.sample(key))
     different = [not trees_equal(task.sample(key), task.sample(getkey())) for _ in range(11)]
-    assert all(different) or (isinstance(task, TaskPool) and any(different))
+    assert all(different) or (isinstance(task, PromptPool) and any(different))
 
 
 @ONE_EACH
@@ -147,7 +147,7 @@ def test_an_impossible_number_of_distractors_is_refused(number):
         LinearRegression(**SIZES, num_distractors=number)
 
 
-@pytest.mark.parametrize("build", [lambda n: PooledTeacher(num_tasks=n), lambda n: TaskPool(num_tasks=n)])
+@pytest.mark.parametrize("build", [lambda n: PooledTeacher(num_tasks=n), lambda n: PromptPool(num_tasks=n)])
 def test_an_empty_pool_is_refused(build):
     with pytest.raises(ConfigError, match="num_tasks must be a whole number from 1 to 2147483647, got 0"):
         build(0)
@@ -170,7 +170,7 @@ def test_a_pooled_teacher_repeats_and_its_inputs_do_not(getkey):
 
 
 def test_a_task_pool_repeats_whole_prompts_equally_often(getkey):
-    prompts, targets = TaskPool(LinearRegression(**SIZES), num_tasks=5).sample_batch(getkey(), 5000)
+    prompts, targets = PromptPool(LinearRegression(**SIZES), num_tasks=5).sample_batch(getkey(), 5000)
     rows = jnp.concatenate([a.reshape(5000, -1) for a in jax.tree.leaves((prompts, targets))], axis=1)
     _, counts = np.unique(np.asarray(rows), axis=0, return_counts=True)
     assert len(counts) == 5
@@ -179,8 +179,8 @@ def test_a_task_pool_repeats_whole_prompts_equally_often(getkey):
 
 
 def test_members_of_a_pool_are_ordinary_tasks(getkey):
-    pool = TaskPool(LinearRegression(**SIZES), num_tasks=100_000)
-    mean = over_tasks(squared_error, Zero(), pool, num_tasks=5000, key=getkey()).mean()
+    pool = PromptPool(LinearRegression(**SIZES), num_tasks=100_000)
+    mean = over_tasks(squared_error, ZeroPredictor(), pool, num_tasks=5000, key=getkey()).mean()
     assert abs(mean / (2 * 3 * 0.25 / 3) - 1) < 0.1  # n_y tr Λ
 
 
@@ -223,7 +223,7 @@ ZERO_LOSSES = {  # ½ n_y α² tr Λ + ½ tr μ Λ μᵀ; ¼ E[a²]
 
 @pytest.mark.parametrize("name", ZERO_LOSSES)
 def test_the_loss_of_predicting_zero(name, getkey):
-    errors = over_tasks(squared_error, Zero(), TASKS[name], num_tasks=20_000, key=getkey()) / 2
+    errors = over_tasks(squared_error, ZeroPredictor(), TASKS[name], num_tasks=20_000, key=getkey()) / 2
     assert abs(errors.mean() - ZERO_LOSSES[name]) < 5 * errors.std() / np.sqrt(len(errors))
 
 

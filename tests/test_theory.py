@@ -22,7 +22,7 @@ from iclzoo.inspect.theory.least_losses_plot import (
 )
 from iclzoo.inspect.theory.population_loss import population_loss
 from iclzoo.inspect.theory.risk import preconditioned_risk
-from iclzoo.inspect.weights.conserved_quantities import balance_path
+from iclzoo.inspect.weights.conserved_quantities import conserved_path
 from iclzoo.inspect.weights.conserved_quantities_plot import balance_curves, balance_figure
 from iclzoo.train.losses import over_tasks, squared_error
 from iclzoo.train.tasks.inputs import Gaussian, RandomCovariance, Uniform
@@ -135,7 +135,7 @@ def flow():
 
 
 def test_gradient_flow_conserves_the_balance(flow):
-    path = balance_path(flow)
+    path = conserved_path(flow)
     assert [balance.law for balance in path.balances] == ["‖W_PV‖² − ‖W_KQ‖²", "u² − ‖U‖²"]
     assert path.steps == tuple(range(21))
     for balance in path.balances:
@@ -163,18 +163,18 @@ def test_factors_conserve_three_balances_and_adam_none():
     task = LinearRegression(2, 1, 3, Uniform(1.0), GaussianTeacher(mean=0.5))
     models = gradient_flow(model, task, duration=10.0, num_points=3)
     assert not np.asarray(models[3].W_0.value).any()  # known, so not trained
-    path = balance_path(models)
+    path = conserved_path(models)
     assert [balance.law for balance in path.balances] == ["‖W_K‖² − ‖W_Q‖²", "‖W_P‖² − ‖W_V‖²", "‖W_P‖² − ‖W_K‖²"]
     assert all(balance.drift < 1e-8 for balance in path.balances)
     assert np.abs(np.diff(path.balances[0].left)).max() > 1e-3
-    trained = balance_path("lsa-fast")
+    trained = conserved_path("lsa-fast")
     assert trained.steps == read_card("lsa-fast").steps
     assert max(balance.drift for balance in trained.balances) > 0.1
 
 
 def test_softmax_has_one_law_less():
     model = create("softmax_attention", num_layers=2, num_heads=2, key=jr.key(0))
-    balances = balance_path({0: model}).balances
+    balances = conserved_path({0: model}).balances
     assert {balance.law for balance in balances} == {"‖W_K‖² − ‖W_Q‖²", "‖W_P‖² − ‖W_V‖²"}
     assert {(balance.layer, balance.head) for balance in balances} == {
         (f"layers.{k}", h) for k in (0, 1) for h in (0, 1)
@@ -189,11 +189,11 @@ def test_starts_and_flows_that_cannot_be_are_refused():
     with pytest.raises(ZooError, match="applies 2 layers"):
         gradient_flow(create("recurrent_lsa", key=jr.key(0)), LinearRegression(), duration=1.0)
     with pytest.raises(ZooError, match="none is stored"):
-        balance_path({})
+        conserved_path({})
     with pytest.raises(ZooError, match="no attention layer"):
-        balance_path({0: create("lstm", key=jr.key(0))})
+        conserved_path({0: create("lstm", key=jr.key(0))})
     with pytest.raises(ZooError, match="same layers and heads"):
-        balance_path({0: create("lsa", key=jr.key(0)), 1: create("deep_lsa", key=jr.key(0))})
+        conserved_path({0: create("lsa", key=jr.key(0)), 1: create("deep_lsa", key=jr.key(0))})
 
 
 # --- pictures -----------------------------------------------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ def test_least_losses_are_lines_in_any_picture():
 
 
 def test_the_pictures_show_the_numbers(flow):
-    path, risk, balances = loss_path(flow, GAUSSIAN), preconditioned_risk(GAUSSIAN), balance_path(flow)
+    path, risk, balances = loss_path(flow, GAUSSIAN), preconditioned_risk(GAUSSIAN), conserved_path(flow)
     ax = loss_path_curve(path)
     assert "half-MSE" in ax.get_ylabel()
     assert np.array_equal(ax.lines[0].get_ydata(), path.half_mse)
@@ -225,7 +225,7 @@ def test_pictures_survive_any_weights(kind):
     model = create("lsa", input_dim=3, key=jr.key(0))
     models = {"zero": jax.tree.map(jnp.zeros_like, model), "nan": broken(model), "one step": model}
     training = {0: models[kind]} if kind == "one step" else {0: model, 5: models[kind]}
-    path, balances = loss_path(training, GAUSSIAN), balance_path(training)
+    path, balances = loss_path(training, GAUSSIAN), conserved_path(training)
     assert (path.half_mse[-1] is None) == (kind == "nan")
     assert all((balance.drift is None) == (kind == "nan") for balance in balances.balances)
     for figure in (loss_path_figure(path), balance_figure(balances)):
@@ -241,7 +241,7 @@ def test_a_task_without_variation_has_a_picture():
 def test_nothing_is_left_open(flow):
     style = dict(plt.rcParams)
     for _ in range(5):
-        balance_figure(balance_path(flow))
+        balance_figure(conserved_path(flow))
         risk_figure(preconditioned_risk(GAUSSIAN))
     assert plt.get_fignums() == []
     assert dict(plt.rcParams) == style
@@ -250,7 +250,7 @@ def test_nothing_is_left_open(flow):
 def test_many_balances_keep_a_short_legend():
     model = create("softmax_attention", num_layers=4, num_heads=3, key=jr.key(0))
     legend = balance_curves(
-        balance_path({0: model, 3: eqx.tree_at(lambda m: m.layers[0].W_K, model, model.layers[0].W_K * 2)})
+        conserved_path({0: model, 3: eqx.tree_at(lambda m: m.layers[0].W_K, model, model.layers[0].W_K * 2)})
     ).get_legend()
     assert len(legend.get_texts()) == 12
     assert legend.get_title().get_text() == "and 12 more"

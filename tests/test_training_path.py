@@ -36,7 +36,7 @@ def test_a_path_towards_a_construction():
     path = {step: constructed(eta) for step, eta in ((0, 0.5), (7, 1.0), (20, 2.0))}
     weights = weight_path(path)
     assert weights.steps == (0, 7, 20)
-    assert [r[0].step_size_over_num_examples for r in weights.readings] == [pytest.approx(x / N) for x in (0.5, 1, 2)]
+    assert [r[0].step_size_over_num_examples for r in weights.implied] == [pytest.approx(x / N) for x in (0.5, 1, 2)]
     aligned = alignment_path(path, "gd", DESCENT, TASK, num_tasks=101, key=jr.key(0))
     distances = [a.prediction_distance.value for a in aligned.alignments]
     assert distances == sorted(distances, reverse=True)
@@ -89,8 +89,8 @@ def test_a_path_of_broken_weights_is_undefined():
 def test_the_shipped_path_starts_at_nothing_and_ends_at_one_step():
     weights = weight_path("lsa-fast")
     assert weights.steps[0] == 0
-    assert weights.readings[0][0].step_size_over_num_examples == pytest.approx(0, abs=0.01)
-    assert weights.readings[-1][0].step_size_over_num_examples == pytest.approx(0.606, rel=0.015)
+    assert weights.implied[0][0].step_size_over_num_examples == pytest.approx(0, abs=0.01)
+    assert weights.implied[-1][0].step_size_over_num_examples == pytest.approx(0.606, rel=0.015)
 
 
 def test_blocks_of_a_construction():

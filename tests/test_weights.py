@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers import assert_close, random_prompt
 
-from iclzoo.inspect.weights.implied_step import read_step
+from iclzoo.inspect.weights.implied_step import implied_steps
 from iclzoo.inspect.weights.products import fix_gauge, gauge_fixed, product_distance, products
 from iclzoo.inspect.weights.spectrum import spectra
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
@@ -81,7 +81,7 @@ def test_gauge_fixing_gives_the_construction(x64):
 
 def test_steps_are_read_off_the_weights(x64):
     model: Any = gd_plus_plus_lsa([3.0, 7.0], [0.2, 0.1], num_examples=5, input_dim=4)
-    first, second = (read_step(layer)[0] for layer in products(model))
+    first, second = (implied_steps(layer)[0] for layer in products(model))
     assert (first.layer, first.step_size_over_num_examples, first.gamma) == (
         "layers.0",
         pytest.approx(0.6),
@@ -90,8 +90,8 @@ def test_steps_are_read_off_the_weights(x64):
     assert (second.step_size_over_num_examples, second.gamma) == (pytest.approx(1.4), pytest.approx(0.1))
     assert first.largest_other < 1e-12
     spoiled = eqx.tree_at(lambda m: m.layers[0].W_K, model, model.layers[0].W_K.at[0, 1, 2].add(0.3))
-    reading = read_step(products(spoiled)[0])[0]
-    assert (reading.largest_other, reading.largest_other_at) == (pytest.approx(0.3), "W_KQ[x3, x2]")
+    step = implied_steps(products(spoiled)[0])[0]
+    assert (step.largest_other, step.largest_other_at) == (pytest.approx(0.3), "W_KQ[x3, x2]")
 
 
 def test_products_of_a_trained_model_follow_its_update(getkey):

@@ -51,7 +51,7 @@ class InterleavingModel(TokenModel):
         return ("x", "y")
 
     @property
-    def has_positions(self) -> bool:
+    def order_sensitive(self) -> bool:
         """The order of the examples matters."""
         return True
 

@@ -16,8 +16,8 @@ from ...zoo.errors import NotApplicable
 from ...zoo.prompt import Prompt
 from ...zoo.token_model import TokenModel
 from ...zoo.trace import trace
-from ..estimates.estimate import Mean
-from ..weights.implied_step import read_step
+from ..estimates.estimate import Estimate
+from ..weights.implied_step import implied_steps
 from ..weights.products import Products, attention_layers, product_distance, products
 
 SHOWN_TASKS = 100  # whose eigenvalues are kept one by one
@@ -40,8 +40,8 @@ class LayerStep:
     """One application of one layer, fitted as a step of GD++ on the tokens it met."""
 
     layer: str  # its tree path; one layer applied several times comes several times
-    step_size_over_num_examples: Mean  # η/N, with its standard error over tasks
-    gamma: Mean
+    step_size_over_num_examples: Estimate  # η/N, with its standard error over tasks
+    gamma: Estimate
     unexplained_y: float | None  # the share of Σ‖Δy‖² that the fitted step leaves; `None` where nothing moved
     unexplained_x: float | None  # the same of Σ‖Δx‖²
     weights: Reading | None  # the same two numbers from the products; `None` where attention is not linear
@@ -95,7 +95,7 @@ def fitted_steps(model: Any, task: Task, *, num_tasks: int = 2_000, key: PRNGKey
     finite = np.isfinite(sums).all(axis=(1, 2, 3)) & np.isfinite(sigma).all(axis=(1, 2))
     with np.errstate(divide="ignore", invalid="ignore"):
         condition_numbers = (sigma[:, :, 0] / sigma[:, :, -1]) ** 2
-    names, readings = _readings(model)
+    names, implied = _implied_steps(model)
     layers = []
     for k, name in enumerate(names):
         (eta, unexplained_y), (gamma, unexplained_x) = (_slope(sums[finite, k, part]) for part in (0, 1))
@@ -106,7 +106,7 @@ def fitted_steps(model: Any, task: Task, *, num_tasks: int = 2_000, key: PRNGKey
                 gamma=gamma,
                 unexplained_y=unexplained_y,
                 unexplained_x=unexplained_x,
-                weights=readings.get(name),
+                weights=implied.get(name),
                 gamma_matters=k < len(names) - 1,
             )
         )
@@ -139,18 +139,18 @@ def _measure(model: TokenModel, prompt: Prompt, _: Array) -> tuple[Array, Array,
     return jnp.stack(sums), jnp.stack(sigmas), jnp.stack(eigenvalues), jnp.stack(mapped)
 
 
-def _slope(sums: Float[np.ndarray, "num_tasks 3"]) -> tuple[Mean, float | None]:
+def _slope(sums: Float[np.ndarray, "num_tasks 3"]) -> tuple[Estimate, float | None]:
     """The least-squares slope of update on prediction, its standard error over tasks, and the share left unexplained."""
     product, square, total = sums.sum(axis=0)
     if len(sums) == 0 or square == 0:
-        return Mean(None, None), None
+        return Estimate(None, None), None
     slope = product / square
     left = sums[:, 0] - slope * sums[:, 1]  # each task's pull on the slope
     error = float(left.std(ddof=1) * len(sums) ** 0.5 / square) if len(sums) > 1 else None
-    return Mean(float(slope), error), float(max(1 - slope * product / total, 0.0)) if total > 0 else None
+    return Estimate(float(slope), error), float(max(1 - slope * product / total, 0.0)) if total > 0 else None
 
 
-def _readings(model: TokenModel) -> tuple[list[str], dict[str, Reading]]:
+def _implied_steps(model: TokenModel) -> tuple[list[str], dict[str, Reading]]:
     """The name of every layer in the order of application, and the reading of those that are linear."""
     names = {id(layer): name for name, layer in attention_layers(model).items()}
     applied = [names.get(id(layer), f"layer {k + 1}") for k, layer in enumerate(model.stack)]
@@ -158,8 +158,8 @@ def _readings(model: TokenModel) -> tuple[list[str], dict[str, Reading]]:
 
 
 def _read(layer: Products) -> Reading:
-    """Heads add, and so do their readings: the sums are the least-squares fit of Σ_h W_PV,h ⊗ W_KQ,h."""
-    heads = read_step(layer)
+    """Heads add, and so do their implied: the sums are the least-squares fit of Σ_h W_PV,h ⊗ W_KQ,h."""
+    heads = implied_steps(layer)
     eta, gamma = (sum(getattr(h, name) for h in heads) for name in ("step_size_over_num_examples", "gamma"))
     if not np.isfinite([eta, gamma]).all():
         return Reading(None, None, None)

@@ -4,7 +4,7 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 
-from ..estimates.estimate import Mean
+from ..estimates.estimate import Estimate
 from ..pictures.curves import colours, say_if_empty
 from ..pictures.style import Figure, styled
 from .layers_as_steps import FittedSteps
@@ -107,7 +107,7 @@ def _place(fit: FittedSteps, layer: int) -> str:
     return name if len(same) == 1 else f"{name}, pass {same.index(layer) + 1}"
 
 
-def _number(mean: Mean) -> str:
+def _number(mean: Estimate) -> str:
     if mean.value is None:
         return "undefined"
     return f"{mean.value:.4g}" if mean.standard_error is None else f"{mean.value:.4g} ± {mean.standard_error:.1g}"

@@ -18,7 +18,7 @@ from ...zoo.errors import NotApplicable
 from ...zoo.layers.attention import Context, Queries, SoftmaxLayer
 from ...zoo.token_model import TokenModel
 from ...zoo.trace import trace
-from ..estimates.estimate import Mean
+from ..estimates.estimate import Estimate
 from ..estimates.means import finite_mean
 from ..weights.products import products
 
@@ -45,10 +45,10 @@ class SoftmaxHeads:
         float | None
     )  # the share of a multiple of the identity over x; None also where tokens are not (x, y)
     step_size: float | None  # η of the linear part: Σ_h c · (mean diag of W_KQ over x) · −(mean diag of W_PV over y)
-    head_offset: tuple[Mean, ...]  # of each head by itself
-    offset: Mean  # of all heads together
-    linear: Mean
-    remainder: Mean
+    head_offset: tuple[Estimate, ...]  # of each head by itself
+    offset: Estimate  # of all heads together
+    linear: Estimate
+    remainder: Estimate
     num_tasks: int
     num_not_finite: int
 

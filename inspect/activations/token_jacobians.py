@@ -15,7 +15,7 @@ from ...zoo.checks.gate import gated
 from ...zoo.errors import NotApplicable
 from ...zoo.prompt import Prompt
 from ...zoo.token_model import TokenModel
-from ..estimates.estimate import Mean
+from ..estimates.estimate import Estimate
 from ..estimates.means import finite_mean
 from ..stored_steps import Training, stored_models
 
@@ -31,9 +31,9 @@ class DerivativeNorms:
     `next` is i = j + 1, the token of its label, and `other` is every other token, the next one not among them.
     """
 
-    own: Mean
-    next: Mean
-    other: Mean
+    own: Estimate
+    next: Estimate
+    other: Estimate
     num_tasks: int
 
 
@@ -43,7 +43,7 @@ class CopyingPath:
 
     steps: tuple[int, ...]
     norms: tuple[DerivativeNorms, ...]
-    half_mse: tuple[Mean, ...]
+    half_mse: tuple[Estimate, ...]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ...train.losses import over_tasks
 from ...train.tasks.regression import Task
 from ...zoo.checks.gate import gated, predict
 from ...zoo.prompt import Learner, Prompt
-from ..estimates.estimate import Mean
+from ..estimates.estimate import Estimate
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class Alignment:
     `num_not_finite`.
     """
 
-    prediction_distance: Mean  # mean of ‖ŷ − ŷ'‖₂
-    prediction_mse: Mean  # mean of ‖ŷ − ŷ'‖₂²
-    sensitivity_distance: Mean  # mean of ‖∂ŷ/∂x − ∂ŷ'/∂x‖_F
-    sensitivity_cosine: Mean  # mean of ⟨∂ŷ/∂x, ∂ŷ'/∂x⟩ / (‖∂ŷ/∂x‖ ‖∂ŷ'/∂x‖)
+    prediction_distance: Estimate  # mean of ‖ŷ − ŷ'‖₂
+    prediction_mse: Estimate  # mean of ‖ŷ − ŷ'‖₂²
+    sensitivity_distance: Estimate  # mean of ‖∂ŷ/∂x − ∂ŷ'/∂x‖_F
+    sensitivity_cosine: Estimate  # mean of ⟨∂ŷ/∂x, ∂ŷ'/∂x⟩ / (‖∂ŷ/∂x‖ ‖∂ŷ'/∂x‖)
     num_tasks: int
     num_undefined: int
     num_not_finite: int
@@ -46,10 +46,10 @@ def alignment(learner: Learner, other: Learner, task: Task, *, num_tasks: int = 
     finite = np.isfinite(distance) & np.isfinite(sensitivity_distance)
     defined = finite & np.isfinite(cosine)
     return Alignment(
-        prediction_distance=Mean.of(distance[finite]),
-        prediction_mse=Mean.of(distance[finite] ** 2),
-        sensitivity_distance=Mean.of(sensitivity_distance[finite]),
-        sensitivity_cosine=Mean.of(cosine[defined]),
+        prediction_distance=Estimate.of(distance[finite]),
+        prediction_mse=Estimate.of(distance[finite] ** 2),
+        sensitivity_distance=Estimate.of(sensitivity_distance[finite]),
+        sensitivity_cosine=Estimate.of(cosine[defined]),
         num_tasks=num_tasks,
         num_undefined=int((finite & ~defined).sum()),
         num_not_finite=int((~finite).sum()),

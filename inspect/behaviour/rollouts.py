@@ -17,7 +17,7 @@ from ...zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from ...zoo.errors import NotApplicable
 from ...zoo.token_model import TokenModel
 from ...zoo.trace import trace
-from ..estimates.estimate import Mean
+from ..estimates.estimate import Estimate
 from ..estimates.means import finite_mean, finite_median, half_mse_of
 
 DAMPINGS = (1.0, 0.9, 0.75, 0.5)
@@ -35,9 +35,9 @@ class Rollout:
     """
 
     damping: float
-    mean: tuple[Mean, ...]  # half-MSE
+    mean: tuple[Estimate, ...]  # half-MSE
     median: tuple[float | None, ...]  # of ½‖ŷ − y‖²
-    diverging: Mean  # share of tasks
+    diverging: Estimate  # share of tasks
     num_diverging: int
 
 
@@ -58,7 +58,7 @@ class Rollouts:
 class ReadOuts:
     """The loss of the prediction read out after 0, 1, 2, … layers."""
 
-    mean: tuple[Mean, ...]  # half-MSE
+    mean: tuple[Estimate, ...]  # half-MSE
     median: tuple[float | None, ...]  # of ½‖ŷ − y‖²
     num_tasks: int
 

@@ -16,7 +16,7 @@ from ...train.tasks.task import Sweep, Target, Task, Value, Values
 from ...zoo.checks.gate import gated
 from ...zoo.errors import NotApplicable, ZooError, unknown_name
 from ...zoo.prompt import Learner, Prompt
-from ..estimates.estimate import Mean
+from ..estimates.estimate import Estimate
 from ..estimates.means import half_mse_of
 
 Errors = dict[str, np.ndarray]  # ‖ŷ − y‖² by learner, [num_tasks, num_values]
@@ -29,8 +29,8 @@ class Shift:
     setting: str  # what is shifted, as an axis says it
     values: tuple[Value, ...]
     training: Value | None  # the value learners were trained at, where it is one of this setting
-    half_mse: Mapping[str, tuple[Mean, ...]]  # by learner, at each value
-    excess: Mapping[str, tuple[Mean, ...]]  # half-MSE of a learner minus that of the first one, paired
+    half_mse: Mapping[str, tuple[Estimate, ...]]  # by learner, at each value
+    excess: Mapping[str, tuple[Estimate, ...]]  # half-MSE of a learner minus that of the first one, paired
     undefined: Mapping[str, str]  # by learner: why its curve has gaps
     num_tasks: int
 

@@ -11,7 +11,7 @@ from ...train.tasks.regression import Task
 from ...train.tuning.step_size import has_optimal_step_size, optimal_step_size
 from ...zoo.checks.gate import gated
 from ...zoo.prompt import Learner
-from ..estimates.estimate import Mean
+from ..estimates.estimate import Estimate
 from ..estimates.means import finite_mean
 from ..stored_steps import Training, stored_models
 from .alignment import Alignment, alignment
@@ -22,10 +22,10 @@ class AlignmentPath:
     """Half-MSE at each stored step, beside one algorithm's, and the three measures of alignment with it, on the same tasks."""
 
     steps: tuple[int, ...]
-    half_mse: tuple[Mean, ...]
+    half_mse: tuple[Estimate, ...]
     alignments: tuple[Alignment, ...]
     baseline: str
-    baseline_half_mse: Mean
+    baseline_half_mse: Estimate
     one_step_half_mse: (
         float | None
     )  # the least of one step of gradient descent, exact; None where no closed form is known
@@ -57,5 +57,5 @@ def spread(steps: Sequence[int], number: int) -> list[int]:
     return sorted({round(place) for place in np.linspace(0, len(steps) - 1, min(number, len(steps)))})
 
 
-def _half_mse(learner: Learner, task: Task, num_tasks: int, key: PRNGKeyArray) -> Mean:
+def _half_mse(learner: Learner, task: Task, num_tasks: int, key: PRNGKeyArray) -> Estimate:
     return finite_mean(over_tasks(squared_error, learner, task, num_tasks=num_tasks, key=key) / 2)

@@ -1,4 +1,4 @@
-"""Training paths as pictures: small multiples of the products, what they spell, and alignment with an algorithm."""
+"""Training paths as pictures: small multiples of the products, what they imply, and alignment with an algorithm."""
 
 from collections.abc import Sequence
 
@@ -41,19 +41,19 @@ def weight_path_figure(path: WeightPath, *, layer: int = 0, head: int = 0, colum
 
 
 @styled
-def readings_curves(path: WeightPath, *, ax: Axes | None = None) -> Axes:
+def implied_step_curves(path: WeightPath, *, ax: Axes | None = None) -> Axes:
     """η/N, γ and the largest other entry of every head over training (axes-level: returns the Axes)."""
     ax = Figure(layout="constrained").subplots() if ax is None else ax
-    heads = path.readings[-1]
-    many = any(reading.head > 0 for reading in heads)
-    for index, (reading, colour) in enumerate(zip(heads, colours(max(len(heads), 1)), strict=False)):
-        name = "" if len(heads) == 1 else reading.layer if not many else f"{reading.layer}, head {reading.head}"
+    heads = path.implied[-1]
+    many = any(step.head > 0 for step in heads)
+    for index, (step, colour) in enumerate(zip(heads, colours(max(len(heads), 1)), strict=False)):
+        name = "" if len(heads) == 1 else step.layer if not many else f"{step.layer}, head {step.head}"
         for quantity, label, style in (
             ("step_size_over_num_examples", "η/N", "-"),
             ("gamma", "γ", "--"),
             ("largest_other", "largest other entry", ":"),
         ):
-            values = [getattr(at_step[index], quantity) for at_step in path.readings]
+            values = [getattr(at_step[index], quantity) for at_step in path.implied]
             ax.plot(path.steps, values, linestyle=style, color=colour, label=f"{label} {name}".strip())
     _step_axis(ax, path.steps)
     ax.set_ylabel("gauge-fixed weight")
@@ -103,15 +103,15 @@ def loss_curve(path: AlignmentPath, *, ax: Axes | None = None) -> Axes:
 
 @styled
 def training_figure(weights: WeightPath, aligned: AlignmentPath) -> Figure:
-    """Loss, alignment and what the weights spell, over training (figure-level: makes and returns a Figure)."""
+    """Loss, alignment and what the weights imply, over training (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(15.5, 4.4), layout="constrained")
-    loss, alignment, readings = figure.subplots(1, 3)
+    loss, alignment, implied = figure.subplots(1, 3)
     loss_curve(aligned, ax=loss)
     alignment_curves(aligned, ax=alignment)
-    if weights.readings[-1]:
-        readings_curves(weights, ax=readings)
+    if weights.implied[-1]:
+        implied_step_curves(weights, ax=implied)
     else:
-        readings.set_axis_off()
+        implied.set_axis_off()
     return figure
 
 

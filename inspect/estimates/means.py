@@ -11,9 +11,9 @@ from ...train.losses import CHUNK, in_chunks
 from ...train.tasks.regression import Target, Task
 from ...zoo.checks.gate import gate
 from ...zoo.prompt import Prompt
-from .estimate import Mean
+from .estimate import Estimate
 
-UNDEFINED = Mean(None, None)
+UNDEFINED = Estimate(None, None)
 
 
 @gate(learners=None)
@@ -25,7 +25,7 @@ def mean_over_tasks(
     num_tasks: int,
     key: PRNGKeyArray,
     chunk: int = CHUNK,
-) -> PyTree[Mean]:
+) -> PyTree[Estimate]:
     """The mean over `num_tasks` tasks of each number that `measure` gives, in memory that does not grow with them.
 
     The moments of each chunk are joined to those of the chunks before it: Chan, Golub and LeVeque 1983.
@@ -41,16 +41,16 @@ def mean_over_tasks(
         count, means = count + num, means + change * (num / (count + num))
     errors = np.sqrt(squares / max(count - 1, 1) / count)
     assert structure is not None
-    entries = [Mean(float(m), float(e) if count > 1 else None) for m, e in zip(means, errors, strict=True)]
+    entries = [Estimate(float(m), float(e) if count > 1 else None) for m, e in zip(means, errors, strict=True)]
     return jax.tree.unflatten(structure, entries)
 
 
-def finite_mean(values: Float[np.ndarray, " num_tasks"]) -> Mean:
+def finite_mean(values: Float[np.ndarray, " num_tasks"]) -> Estimate:
     """The mean and its standard error; undefined where one of the values is not finite, for that one decides the mean."""
-    return Mean.of(values) if np.isfinite(values).all() else UNDEFINED
+    return Estimate.of(values) if np.isfinite(values).all() else UNDEFINED
 
 
-def half_mse_of(squared_errors: Float[np.ndarray, "num_tasks num_points"]) -> tuple[Mean, ...]:
+def half_mse_of(squared_errors: Float[np.ndarray, "num_tasks num_points"]) -> tuple[Estimate, ...]:
     """½ · mean over tasks of ‖ŷ − y‖² at each point of a curve."""
     return tuple(finite_mean(column / 2) for column in squared_errors.T)
 
@@ -61,7 +61,7 @@ def finite_median(values: Float[np.ndarray, " num_tasks"]) -> float | None:
     return median if np.isfinite(median) else None
 
 
-def as_arrays(means: Sequence[Mean]) -> tuple[np.ndarray, np.ndarray]:
+def as_arrays(means: Sequence[Estimate]) -> tuple[np.ndarray, np.ndarray]:
     """Values and standard errors as arrays to draw; NaN, which leaves a gap, where they are undefined."""
     pairs = [(mean.value, mean.standard_error) for mean in means]
     values, errors = np.array(pairs, np.float64).reshape(-1, 2).T

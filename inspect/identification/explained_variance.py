@@ -13,7 +13,7 @@ from ...zoo.checks.gate import gated, predict
 from ...zoo.determinism import split
 from ...zoo.prompt import Learner, Prompt
 from ..behaviour.alignment import sensitivity
-from ..estimates.estimate import Mean
+from ..estimates.estimate import Estimate
 from ..estimates.means import UNDEFINED
 
 CHUNK = 1024
@@ -21,7 +21,7 @@ PerTask = Float[np.ndarray, " num_tasks"]
 
 
 @dataclass(frozen=True)
-class Agreement:
+class ExplainedVariance:
     """The share of a learner's predictions and sensitivities that another one explains on one distribution of tasks.
 
         prediction = 1 − E‖ŷ − ŷ'‖² / E‖ŷ‖²,   sensitivity = 1 − E‖s − s'‖_F² / E‖s‖_F²,   s = ∂ŷ/∂x_query
@@ -32,8 +32,8 @@ class Agreement:
     """
 
     distribution: str
-    prediction: Mean
-    sensitivity: Mean
+    prediction: Estimate
+    sensitivity: Estimate
     num_tasks: int
     num_not_finite: int  # tasks left out
 
@@ -49,16 +49,16 @@ class Share:
     pulls: PerTask
 
     @property
-    def mean(self) -> Mean:
+    def mean(self) -> Estimate:
         error = self.pulls.std(ddof=1) / np.sqrt(len(self.pulls)) if len(self.pulls) > 1 else None
-        return Mean(self.value, None if error is None else float(error))
+        return Estimate(self.value, None if error is None else float(error))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """An `Agreement` and the shares it is made of; `None` where the other learner is not finite."""
+    """An `ExplainedVariance` and the shares it is made of; `None` where the other learner is not finite."""
 
-    agreement: Agreement
+    agreement: ExplainedVariance
     shares: (
         tuple[Share, ...] | None
     )  # of predictions and of sensitivities, without those that the learner leaves undefined
@@ -116,7 +116,7 @@ def explained_share(errors: PerTask, powers: PerTask) -> Share | None:
     return Share(float(1 - left), (left * powers - errors) / powers.mean())
 
 
-def mean_share(comparisons: Sequence[Comparison], *, minus: Sequence[Comparison] | None = None) -> Mean:
+def mean_share(comparisons: Sequence[Comparison], *, minus: Sequence[Comparison] | None = None) -> Estimate:
     """The mean of all shares over both measures and all distributions; with `minus`, of their differences, paired over tasks.
 
     Tasks of different distributions are independent. Undefined where a learner is not finite, or no share is defined.
@@ -135,14 +135,14 @@ def mean_share(comparisons: Sequence[Comparison], *, minus: Sequence[Comparison]
         return UNDEFINED
     errors = [mean.standard_error for mean in sums]
     error = None if None in errors else float(np.linalg.norm(np.array(errors, np.float64))) / count
-    return Mean(sum(mean.value or 0.0 for mean in sums) / count, error)
+    return Estimate(sum(mean.value or 0.0 for mean in sums) / count, error)
 
 
 def _compare(errors: np.ndarray, powers: np.ndarray, num_tasks: int, distribution: str) -> Comparison:
     finite = bool(np.isfinite(errors).all())
     found = [explained_share(errors[:, part], powers[:, part]) if finite else None for part in (0, 1)]
     prediction, slope = (UNDEFINED if share is None else share.mean for share in found)
-    agreement = Agreement(distribution, prediction, slope, num_tasks, num_tasks - len(powers))
+    agreement = ExplainedVariance(distribution, prediction, slope, num_tasks, num_tasks - len(powers))
     return Comparison(agreement, tuple(share for share in found if share is not None) if finite else None)
 
 

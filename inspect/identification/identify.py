@@ -20,10 +20,10 @@ from ...zoo.determinism import fixed_settings, key_of, typed
 from ...zoo.errors import NotApplicable, UnknownNameError, ZooError
 from ...zoo.prompt import Learner, Prompt
 from ...zoo.storage.checkpoint import load, read_card, settings_of
-from ..estimates.estimate import Mean
+from ..estimates.estimate import Estimate
 from ..report.metrics import MEASURING_SEED
 from .candidates import Fit, Predictions, default_candidates, fit_candidate
-from .explained_variance import CHUNK, Agreement, Comparison, compare, draw, mean_share, outputs
+from .explained_variance import CHUNK, Comparison, ExplainedVariance, compare, draw, mean_share, outputs
 
 TUNING_TASKS = 5 * CHUNK
 ENOUGH = 0.9  # the score an algorithm needs for a verdict: with three distributions, at least 0.7 on each
@@ -42,9 +42,9 @@ class Candidate:
     algorithm: Learner
     parameters: Mapping[str, Any]  # tuned to the learner's predictions
     num_parameters: int
-    agreements: tuple[Agreement, ...]
-    score: Mean  # the mean of all agreements that are defined, of predictions and sensitivities, inside and outside
-    behind: Mean  # the score of the first candidate minus this one's, paired over tasks
+    agreements: tuple[ExplainedVariance, ...]
+    score: Estimate  # the mean of all agreements that are defined, of predictions and sensitivities, inside and outside
+    behind: Estimate  # the score of the first candidate minus this one's, paired over tasks
     contains_first: bool  # the first one is a special case of it, so that it cannot be ruled out by agreeing less
 
     @property
@@ -83,8 +83,8 @@ def identify(
 
         agreement = 1 − E‖ŷ − ŷ'‖² / E‖ŷ‖²,   and the same of sensitivities ∂ŷ/∂x_query
 
-    ŷ being the learner's and ŷ' the candidate's (see `Agreement`). Parameters are tuned to the learner's predictions, so the η found is
-    the learner's own; `best_for_task` gives the best one for the task beside it. Candidates are tuned on `TUNING_TASKS` tasks of the
+    ŷ being the learner's and ŷ' the candidate's (see `ExplainedVariance`). Parameters are tuned to the learner's predictions, so the η
+    found is the learner's own; `best_for_task` gives the best one for the task beside it. Candidates are tuned on `TUNING_TASKS` tasks of the
     training distribution and measured on `num_tasks` others of each distribution: `task` itself, its inputs times 1.5, and inputs of
     another shape with the same second moment. The score is the mean of the agreements over distributions and both measures.
 

@@ -64,7 +64,7 @@ def agreement_bars(
 
 @styled
 def identification_figure(identification: Identification, *, name: str = "the learner") -> Figure:
-    """Agreement of predictions and of sensitivities side by side, with the verdict (figure-level: makes and returns a Figure)."""
+    """ExplainedVariance of predictions and of sensitivities side by side, with the verdict (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(10.0, 1.6 + 0.42 * max(len(identification.ranking), 3)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=bool(identification.ranking))
     agreement_bars(identification, measure="prediction", ax=left)

@@ -2,7 +2,7 @@
 
 from ..instrument import Content, register_instrument
 from ..subject import Subject
-from ..weights.conserved_quantities import balance_path
+from ..weights.conserved_quantities import conserved_path
 
 
 @register_instrument(
@@ -14,5 +14,5 @@ from ..weights.conserved_quantities import balance_path
 def measure(subject: Subject) -> Content:
     from ..weights.conserved_quantities_plot import balance_figure
 
-    path = balance_path(subject.steps)
+    path = conserved_path(subject.steps)
     return Content(figure=balance_figure(path), alternative="Differences that gradient flow conserves.", numbers=path)

@@ -22,7 +22,7 @@ def measure(subject: Subject) -> Content:
     found = identify(subject.model, subject.task, num_tasks=min(subject.num_tasks, 5_000), key=subject.key)
     return Content(
         figure=identification_figure(found),
-        alternative=f"Agreement of each algorithm with {subject.name}. {found.reason}",
+        alternative=f"ExplainedVariance of each algorithm with {subject.name}. {found.reason}",
         numbers={"verdict": found.verdict, "reason": found.reason, "ranking": [_candidate(c) for c in found.ranking]},
         tables=identification_tables(found),
     )

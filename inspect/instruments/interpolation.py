@@ -2,7 +2,7 @@
 
 from ..instrument import Content, register_instrument
 from ..subject import Subject
-from ..weights.interpolation import interpolation, read_construction
+from ..weights.interpolation import implied_construction, interpolation
 
 
 @register_instrument(
@@ -14,7 +14,7 @@ from ..weights.interpolation import interpolation, read_construction
 def measure(subject: Subject) -> Content:
     from ..weights.interpolation_plot import interpolation_figure
 
-    construction = read_construction(subject.model)
+    construction = implied_construction(subject.model)
     path = interpolation(subject.model, construction, subject.task, num_tasks=subject.num_tasks, key=subject.key)
     names = (subject.name, "construction")
     return Content(

@@ -10,7 +10,7 @@ from ..weights.weight_path import weight_path
 @register_instrument(
     "training",
     title="Training",
-    question="Half-MSE, alignment with the first baseline, and the steps that the weights spell, at every stored step.",
+    question="Half-MSE, alignment with the first baseline, and the steps that the weights imply, at every stored step.",
     order=60,
 )
 def measure(subject: Subject) -> Content:
@@ -25,6 +25,6 @@ def measure(subject: Subject) -> Content:
     )
     return Content(
         figure=training_figure(weights, aligned),
-        alternative=f"Loss, alignment with {name}, and the steps that the weights spell, over training.",
-        numbers={"alignment": aligned, "readings": weights.readings},
+        alternative=f"Loss, alignment with {name}, and the steps that the weights imply, over training.",
+        numbers={"alignment": aligned, "implied": weights.implied},
     )

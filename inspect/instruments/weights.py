@@ -3,14 +3,14 @@
 from ...zoo.errors import NotApplicable
 from ..instrument import MOST_HEADS, Content, register_instrument
 from ..subject import Subject
-from ..weights.interpolation import read_construction
+from ..weights.interpolation import implied_construction
 from ..weights.products import gauge_fixed
 
 
 @register_instrument(
     "weights",
     title="Weights",
-    question="The products that decide what a layer does, gauge fixed; below, the step of GD++ that they spell, and nothing else.",
+    question="The products that decide what a layer does, gauge fixed; below, the step of GD++ that they imply, and nothing else.",
     order=30,
 )
 def measure(subject: Subject) -> Content:
@@ -23,11 +23,11 @@ def measure(subject: Subject) -> Content:
             f"{heads} heads are too many for a page; see them with iclzoo heatmap {subject.name} --head K"
         )
     try:
-        beside = read_construction(subject.model)
+        beside = implied_construction(subject.model)
     except NotApplicable:
         beside = None
     return Content(
-        figure=heatmap(subject.model, beside=beside, names=(subject.name, "the steps it spells")),
+        figure=heatmap(subject.model, beside=beside, names=(subject.name, "the implied steps")),
         alternative=f"Heatmaps of W_KQ and W_PV of {subject.name}, gauge fixed.",
         numbers=layers,
     )

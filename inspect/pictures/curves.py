@@ -7,7 +7,7 @@ import numpy as np
 import seaborn as sns
 from matplotlib.axes import Axes
 
-from ..estimates.estimate import Mean
+from ..estimates.estimate import Estimate
 from ..estimates.means import as_arrays
 
 
@@ -21,7 +21,7 @@ def shades(number: int) -> list[Any]:
     return list(sns.color_palette("viridis", number))
 
 
-def draw_curve(ax: Axes, xs: Sequence[float] | np.ndarray, means: Sequence[Mean], **style: Any) -> None:
+def draw_curve(ax: Axes, xs: Sequence[float] | np.ndarray, means: Sequence[Estimate], **style: Any) -> None:
     """A line through the means and a band of ± 1 standard error, with gaps where they are undefined."""
     values, errors = as_arrays(means)
     (line,) = ax.plot(np.asarray(xs, np.float64), values, **style)

@@ -19,9 +19,9 @@ from ...zoo.storage.card import Card
 from ...zoo.storage.checkpoint import load, read_card, settings_of, write_card
 from ...zoo.storage.tensors import named_arrays
 from ..behaviour.alignment import Alignment, alignment
-from ..estimates.estimate import Mean
+from ..estimates.estimate import Estimate
 from ..estimates.means import mean_over_tasks
-from ..weights.implied_step import StepReading, read_step
+from ..weights.implied_step import ImpliedStep, implied_steps
 from ..weights.products import products
 
 # Seeds of the tasks a card's figures are measured on: far from those of any training.
@@ -35,8 +35,8 @@ class Comparison:
     """A learner beside one baseline, on the same tasks."""
 
     parameters: Mapping[str, Any]  # of the baseline, tuned
-    half_mse: Mean  # of the baseline
-    excess: Mean  # half-MSE of the learner minus that of the baseline, paired
+    half_mse: Estimate  # of the baseline
+    excess: Estimate  # half-MSE of the learner minus that of the baseline, paired
     alignment: Alignment
 
 
@@ -46,9 +46,9 @@ class Figures:
 
     num_tasks: int
     seed: int
-    half_mse: Mean
+    half_mse: Estimate
     baselines: Mapping[str, Comparison]
-    steps: tuple[StepReading, ...]  # what the weights spell out, where they spell a step of GD++
+    steps: tuple[ImpliedStep, ...]  # what the weights imply, where they imply a step of GD++
 
     def to_json(self) -> dict[str, Any]:
         return _plain(asdict(self))
@@ -80,7 +80,7 @@ def measure(
             )
             for name, baseline in tuned.items()
         },
-        steps=_readings(learner),
+        steps=_implied_steps(learner),
     )
 
 
@@ -102,7 +102,7 @@ def measure_checkpoint(folder: str | Path, *, num_tasks: int = CARD_TASKS) -> Ca
 
 @gated
 def standard_probe(recipe: Recipe, *, num_tasks: int = 2_000) -> Callable[[Learner], dict[str, float | None]]:
-    """What a training logs beside the loss: alignment with the recipe's baselines, and the steps the gauge-fixed weights spell."""
+    """What a training logs beside the loss: alignment with the recipe's baselines, and the steps the gauge-fixed weights imply."""
     key, task = key_of(MEASURING_SEED), recipe.task.population
 
     def probe(learner: Learner) -> dict[str, float | None]:
@@ -111,11 +111,11 @@ def standard_probe(recipe: Recipe, *, num_tasks: int = 2_000) -> Callable[[Learn
             measured = alignment(learner, baseline, task, num_tasks=num_tasks, key=key)
             for measure in ("prediction_distance", "sensitivity_distance", "sensitivity_cosine"):
                 row[f"{name} {measure}"] = getattr(measured, measure).value
-        for reading in _readings(learner):
-            where = f"{reading.layer} head {reading.head}"
-            row[f"{where} η/N"] = reading.step_size_over_num_examples
-            row[f"{where} γ"] = reading.gamma
-            row[f"{where} largest other"] = reading.largest_other
+        for step in _implied_steps(learner):
+            where = f"{step.layer} head {step.head}"
+            row[f"{where} η/N"] = step.step_size_over_num_examples
+            row[f"{where} γ"] = step.gamma
+            row[f"{where} largest other"] = step.largest_other
         return row
 
     return probe
@@ -129,9 +129,9 @@ def _half_errors(learners: tuple[Learner, Mapping[str, Learner]], prompt, target
     return own, errors, {name: own - error for name, error in errors.items()}
 
 
-def _readings(learner: Learner) -> tuple[StepReading, ...]:
+def _implied_steps(learner: Learner) -> tuple[ImpliedStep, ...]:
     try:
-        return tuple(reading for layer in products(learner) for reading in read_step(layer))
+        return tuple(step for layer in products(learner) for step in implied_steps(layer))
     except ZooError:
         return ()
 

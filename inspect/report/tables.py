@@ -21,7 +21,7 @@ from ...zoo.storage.checkpoint import list_checkpoints, read_card
 from ...zoo.storage.config import SETTINGS
 from ...zoo.text import printable
 from ..behaviour.alignment import Alignment
-from ..estimates.estimate import Mean
+from ..estimates.estimate import Estimate
 from ..identification.identify import Identification
 from ..instrument import INSTRUMENTS
 from ..weights.block_shares import BlockShares
@@ -97,7 +97,7 @@ def card_tables(name: str, card: Card) -> tuple[Table, ...]:
 
 
 def figures_tables(card: Card) -> tuple[Table, ...]:
-    """The learner beside its baselines, and the steps that its weights spell."""
+    """The learner beside its baselines, and the steps that its weights imply."""
     figures, columns = card.figures, card.figures["baselines"]
     table = new_table(
         f"on {figures['num_tasks']:,} tasks (alignment on {ALIGNMENT_TASKS:,} at most)", "", "model", *columns
@@ -116,18 +116,16 @@ def figures_tables(card: Card) -> tuple[Table, ...]:
     if not figures["steps"]:
         return (table,)
     steps = new_table(
-        "the step of GD++ that the gauge-fixed weights spell", "head", "η/N", "γ", "largest other entry", "at"
+        "the step of GD++ that the gauge-fixed weights imply", "head", "η/N", "γ", "largest other entry", "at"
     )
-    for reading in figures["steps"]:
-        numbers = (reading[name] for name in ("step_size_over_num_examples", "gamma", "largest_other"))
-        add_row(
-            steps, f"{reading['layer']}, {reading['head']}", *(f"{n:.4f}" for n in numbers), reading["largest_other_at"]
-        )
+    for step in figures["steps"]:
+        numbers = (step[name] for name in ("step_size_over_num_examples", "gamma", "largest_other"))
+        add_row(steps, f"{step['layer']}, {step['head']}", *(f"{n:.4f}" for n in numbers), step["largest_other_at"])
     return table, steps
 
 
 def demo_tables(
-    losses: Mapping[str, Mean], optimum: OneStep, alignments: Mapping[str, Alignment], num_tasks: int
+    losses: Mapping[str, Estimate], optimum: OneStep, alignments: Mapping[str, Alignment], num_tasks: int
 ) -> tuple[Table, ...]:
     """The losses of some learners beside the closed form of one step of gradient descent, and how well they align with it."""
     loss_table = new_table(f"half-MSE on {num_tasks:,} tasks", "learner", "half-MSE")
@@ -186,7 +184,7 @@ def blocks_table(shares: Sequence[BlockShares]) -> Table:
     return table
 
 
-def _share(share: Mean) -> str:
+def _share(share: Estimate) -> str:
     """Four decimals of what lies between −10 and 10."""
     if share.value is None:
         return "undefined"

@@ -12,7 +12,7 @@ from rich.table import Table
 from ...zoo.errors import ExistsError
 from ...zoo.storage.card import parsed
 from ...zoo.storage.files import read_file, write_atomically
-from ..estimates.estimate import Mean
+from ..estimates.estimate import Estimate
 from ..pictures.style import drawn
 from ..report.tables import add_row, new_table
 from .result import Reproduction, Result
@@ -25,7 +25,7 @@ HEAD = f"""# Reproduction
 
 {MARK} Made by `iclzoo reproduce --all -o docs`, from the shipped checkpoints;
 `iclzoo reproduce ID` prints one of them, and `--retrain` trains its checkpoints first. A number is a mean over tasks ± its standard error,
-or stands alone where it has none. A finding holds where our number is within its bar.
+or stands alone where it has none. A measurement holds where our number is within its tolerance.
 """
 
 
@@ -40,16 +40,16 @@ def results_table(results: Iterable[Result]) -> Table:
 def record(reproduction: Reproduction) -> Record:
     """A reproduction as JSON holds it: all that the page says of it."""
     result, outcome = reproduction.result, reproduction.outcome
-    findings = [
+    measurements = [
         {
-            "what": finding.what,
-            "published": finding.published,
-            "value": _finite(finding.ours.value),
-            "standard_error": _finite(finding.ours.standard_error),
-            "bar": str(finding.bar),
-            "holds": bool(finding.holds),
+            "what": measurement.what,
+            "published": measurement.published,
+            "value": _finite(measurement.ours.value),
+            "standard_error": _finite(measurement.ours.standard_error),
+            "tolerance": str(measurement.tolerance),
+            "holds": bool(measurement.holds),
         }
-        for finding in outcome.findings
+        for measurement in outcome.measurements
     ]
     return {
         "id": result.id,
@@ -57,10 +57,10 @@ def record(reproduction: Reproduction) -> Record:
         "source": result.source,
         "checkpoints": list(result.checkpoints),
         "conditions": outcome.conditions,
-        "findings": findings,
+        "measurements": measurements,
         "reproduced": bool(reproduction.reproduced),
         "verdict": reproduction.verdict,
-        "because": result.because,
+        "explanation": result.explanation,
     }
 
 
@@ -122,10 +122,10 @@ def _read_record(folder: Path, id: str) -> Record | None:
         return None
 
 
-def findings_table(record: Record) -> Table:
+def measurements_table(record: Record) -> Table:
     """One result: a row for each number."""
-    table = new_table(f"{record['id']}: {record['claim']}", "", "published", "ours", "bar", "holds")
-    for row in map(cells, record["findings"]):
+    table = new_table(f"{record['id']}: {record['claim']}", "", "published", "ours", "tolerance", "holds")
+    for row in map(cells, record["measurements"]):
         add_row(table, *row)
     return table
 
@@ -141,8 +141,8 @@ def page(records: Sequence[Record]) -> str:
 
 def section(one: Record) -> str:
     """One result of the document."""
-    rows = ["| | published | ours | bar | holds |", "|---|---|---|---|---|"]
-    rows += [f"| {' | '.join(cells(finding))} |" for finding in one["findings"]]
+    rows = ["| | published | ours | tolerance | holds |", "|---|---|---|---|---|"]
+    rows += [f"| {' | '.join(cells(measurement))} |" for measurement in one["measurements"]]
     checkpoints = ", ".join(f"`{name}`" for name in one["checkpoints"]) or "no checkpoint"
     return "\n".join(
         [
@@ -154,7 +154,8 @@ def section(one: Record) -> str:
             "",
             *rows,
             "",
-            f"**Verdict: {one['verdict']}**" + (f" {one['because']}" if one["reproduced"] and one["because"] else ""),
+            f"**Verdict: {one['verdict']}**"
+            + (f" {one['explanation']}" if one["reproduced"] and one["explanation"] else ""),
             "",
             f"![{one['id']}](reproduction/{one['id']}.png)",
             "",
@@ -162,13 +163,19 @@ def section(one: Record) -> str:
     )
 
 
-def cells(finding: Record) -> tuple[str, str, str, str, str]:
-    """A finding as the cells of a row."""
-    ours = number(Mean(finding["value"], finding["standard_error"]))
-    return finding["what"], finding["published"], ours, finding["bar"], "yes" if finding["holds"] else "no"
+def cells(measurement: Record) -> tuple[str, str, str, str, str]:
+    """A measurement as the cells of a row."""
+    ours = number(Estimate(measurement["value"], measurement["standard_error"]))
+    return (
+        measurement["what"],
+        measurement["published"],
+        ours,
+        measurement["tolerance"],
+        "yes" if measurement["holds"] else "no",
+    )
 
 
-def number(mean: Mean) -> str:
+def number(mean: Estimate) -> str:
     """A mean and its standard error, to the digits that mean something."""
     if mean.value is None:
         return "undefined"

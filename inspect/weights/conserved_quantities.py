@@ -40,7 +40,7 @@ class Balance:
 
 
 @dataclass(frozen=True)
-class BalancePath:
+class ConservedPath:
     """The balances of every head at the same points of a training."""
 
     steps: tuple[int, ...]
@@ -48,7 +48,7 @@ class BalancePath:
 
 
 @gated
-def balance_path(training: Training) -> BalancePath:
+def conserved_path(training: Training) -> ConservedPath:
     """The conserved differences of each head along a training: a checkpoint with stored steps, or the model by step.
 
         products as parameters:  ‖W_PV‖² − ‖W_KQ‖²,   and u² − ‖U‖²_F with u = W_PV[y, y], U = W_KQ[x, x] in a single layer
@@ -62,7 +62,7 @@ def balance_path(training: Training) -> BalancePath:
     squares = [_squares(model) for model in models.values()]
     if any(square.keys() != squares[0].keys() for square in squares):
         raise ZooError("the models of one training have the same layers and heads; these have not")
-    return BalancePath(
+    return ConservedPath(
         steps=tuple(models),
         balances=tuple(
             Balance(law, layer, head, *np.array([square[law, layer, head] for square in squares], np.float64).T)

@@ -5,14 +5,14 @@ from matplotlib.axes import Axes
 
 from ..pictures.curves import colours, say_if_empty
 from ..pictures.style import Figure, styled
-from .conserved_quantities import BalancePath
+from .conserved_quantities import ConservedPath
 
 MOST_LABELS = 12
 
 
 @styled
 def balance_curves(
-    path: BalancePath, *, logarithmic: bool = True, xlabel: str = "training step", ax: Axes | None = None
+    path: ConservedPath, *, logarithmic: bool = True, xlabel: str = "training step", ax: Axes | None = None
 ) -> Axes:
     """The conserved differences against the training step (axes-level: draws on `ax`, or on a figure of its own, and returns the Axes).
 
@@ -47,7 +47,7 @@ def balance_curves(
 
 
 @styled
-def balance_figure(path: BalancePath, *, logarithmic: bool = True, xlabel: str = "training step") -> Figure:
+def balance_figure(path: ConservedPath, *, logarithmic: bool = True, xlabel: str = "training step") -> Figure:
     """The conserved differences as a figure (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(7.6, 3.8), layout="constrained")
     balance_curves(path, logarithmic=logarithmic, xlabel=xlabel, ax=figure.subplots())

@@ -10,8 +10,8 @@ from .products import Products, fix_gauge
 
 
 @dataclass(frozen=True)
-class StepReading:
-    """The algorithm that one head's gauge-fixed products spell out, read as a step of GD++."""
+class ImpliedStep:
+    """The algorithm that one head's gauge-fixed products imply, read as a step of GD++."""
 
     layer: str
     head: int
@@ -22,7 +22,7 @@ class StepReading:
 
 
 @gated
-def read_step(layer: Products) -> tuple[StepReading, ...]:
+def implied_steps(layer: Products) -> tuple[ImpliedStep, ...]:
     """η/N and γ of each head of a linear layer over (x, y) tokens, and the largest entry that they leave unexplained.
 
     In the construction of GD++ the gauge-fixed products are W_KQ = diag(I, 0) and W_PV = diag(−γI, −(η/N)I), all else being zero.
@@ -31,10 +31,10 @@ def read_step(layer: Products) -> tuple[StepReading, ...]:
     """
     if layer.input_dim is None or not layer.is_linear:
         raise NotApplicable(
-            f"layer {layer.name!r} is no linear attention over (x, y) tokens, so its weights spell no step of GD"
+            f"layer {layer.name!r} is no linear attention over (x, y) tokens, so its weights imply no step of GD"
         )
     fixed, d = fix_gauge(layer), layer.input_dim
-    readings = []
+    implied = []
     for head in range(fixed.num_heads):
         W_KQ, W_PV = fixed.W_KQ[head], fixed.W_PV[head]
         eta, gamma = -np.diag(W_PV)[d:].mean(), -np.diag(W_PV)[:d].mean()
@@ -44,8 +44,8 @@ def read_step(layer: Products) -> tuple[StepReading, ...]:
         rest = {"W_KQ": np.abs(W_KQ - ideal_KQ), "W_PV": np.abs(W_PV - ideal_PV)}
         product = max(rest, key=lambda name: rest[name].max())
         row, column = np.unravel_index(rest[product].argmax(), W_KQ.shape)
-        readings.append(
-            StepReading(
+        implied.append(
+            ImpliedStep(
                 layer=layer.name,
                 head=head,
                 step_size_over_num_examples=float(eta * beta),
@@ -54,4 +54,4 @@ def read_step(layer: Products) -> tuple[StepReading, ...]:
                 largest_other_at=f"{product}[{layer.labels[row]}, {layer.labels[column]}]",
             )
         )
-    return tuple(readings)
+    return tuple(implied)

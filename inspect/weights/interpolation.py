@@ -22,9 +22,9 @@ from ...zoo.checks.gate import gate, gated
 from ...zoo.errors import NotApplicable
 from ...zoo.factory import hyperparameters
 from ...zoo.layers.attention import SelfAttention
-from ..estimates.estimate import Mean
+from ..estimates.estimate import Estimate
 from ..estimates.means import finite_mean, half_mse_of
-from .implied_step import read_step
+from .implied_step import implied_steps
 from .products import Products, attention_layers, fix_gauge, gauge_fixed, products
 
 POINTS = np.arange(-4, 25) / 20  # −0.2 … 1.2
@@ -36,8 +36,8 @@ _FREE = ("init_scale", "head_dim")
 class Curve:
     """The loss along one line between two models; undefined where a task's error is not finite."""
 
-    half_mse: tuple[Mean, ...]
-    excess: tuple[Mean, ...]  # half-MSE at t minus that at t = 0, paired
+    half_mse: tuple[Estimate, ...]
+    excess: tuple[Estimate, ...]  # half-MSE at t minus that at t = 0, paired
     num_not_finite: tuple[int, ...]  # tasks, at each t
 
 
@@ -108,8 +108,8 @@ def with_products(model: Any, layers: Sequence[Products]) -> Any:
 
 
 @gated
-def read_construction(model: Any) -> Any:
-    """The same model with each linear head replaced by the step of GD++ that its weights spell, as `read_step` reads it.
+def implied_construction(model: Any) -> Any:
+    """The same model with each linear head replaced by the step of GD++ that its weights imply, as `implied_steps` reads it.
 
         W_KQ = diag(I, 0),   W_PV = diag(−γ I, −(η/N) I)
 
@@ -118,7 +118,7 @@ def read_construction(model: Any) -> Any:
 
     def construct(layer: Products) -> Products:
         d, rest = layer.input_dim or 0, layer.W_KQ.shape[-1] - (layer.input_dim or 0)
-        steps = read_step(layer)
+        steps = implied_steps(layer)
         return replace(
             layer,
             W_KQ=np.stack([np.diag([1.0] * d + [0.0] * rest) for _ in steps]),

@@ -6,18 +6,18 @@ from typing import Any
 from ...zoo.checks.gate import gated
 from ...zoo.errors import ZooError
 from ..stored_steps import Training, stored_models
-from .implied_step import StepReading, read_step
+from .implied_step import ImpliedStep, implied_steps
 from .products import Products, gauge_fixed, products
 
 
 @dataclass(frozen=True)
 class WeightPath:
-    """The gauge-fixed products at each stored step, and the step of GD++ they spell where they spell one."""
+    """The gauge-fixed products at each stored step, and the step of GD++ they imply, where they imply one."""
 
     steps: tuple[int, ...]
     layers: tuple[tuple[Products, ...], ...]  # at each step, of each layer
-    readings: tuple[
-        tuple[StepReading, ...], ...
+    implied: tuple[
+        tuple[ImpliedStep, ...], ...
     ]  # at each step, of each layer and head; empty where tokens are not (x, y)
 
 
@@ -29,11 +29,11 @@ def weight_path(training: Training) -> WeightPath:
     """
     models = stored_models(training)
     layers = tuple(gauge_fixed(model) for model in models.values())
-    return WeightPath(tuple(models), layers, tuple(_readings(model) for model in models.values()))
+    return WeightPath(tuple(models), layers, tuple(_implied_steps(model) for model in models.values()))
 
 
-def _readings(model: Any) -> tuple[StepReading, ...]:
+def _implied_steps(model: Any) -> tuple[ImpliedStep, ...]:
     try:
-        return tuple(reading for layer in products(model) for reading in read_step(layer))
+        return tuple(step for layer in products(model) for step in implied_steps(layer))
     except ZooError:
         return ()

@@ -26,14 +26,14 @@ from .train.recipes.catalogue import list_recipes, recipe
 from .train.recipes.recipe import Recipe
 from .train.run import fit, fit_ensemble
 from .train.tasks.inputs import Exponential, Gaussian, Inputs, Laplace, RandomCovariance, Uniform
-from .train.tasks.regression import LinearRegression, SineRegression, TaskPool
+from .train.tasks.regression import LinearRegression, PromptPool, SineRegression
 from .train.tasks.task import Task, list_tasks, register_task
 from .train.tasks.teachers import GaussianTeacher, PooledTeacher, Teacher
 from .train.tuning.baselines import best_baseline
 from .train.tuning.step_size import optimal_step_size
 from .zoo.algorithm import Algorithm, list_algorithms, register_algorithm
 from .zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus
-from .zoo.algorithms.least_squares import LeastSquares, Ridge, Zero
+from .zoo.algorithms.least_squares import LeastSquares, Ridge, ZeroPredictor
 from .zoo.algorithms.one_step import fitted_step_size
 from .zoo.algorithms.preconditioned import PreconditionedGradientDescent
 from .zoo.algorithms.smoothing import KNearestNeighbours, NadarayaWatson, SoftmaxSmoother
@@ -90,6 +90,7 @@ __all__ = [
     "PooledTeacher",
     "PreconditionedGradientDescent",
     "Prompt",
+    "PromptPool",
     "RandomCovariance",
     "ReLUSelfAttention",
     "Recipe",
@@ -100,12 +101,11 @@ __all__ = [
     "SoftmaxSmoother",
     "Subject",
     "Task",
-    "TaskPool",
     "Teacher",
     "TokenModel",
     "Trace",
     "Uniform",
-    "Zero",
+    "ZeroPredictor",
     "ZooError",
     "alignment",
     "best_baseline",

@@ -326,7 +326,7 @@ def reproduce(
         with working(f"reproducing {one.id}") if retrain is None else nullcontext():
             reproduction = reproduce(one, retrain_in=retrain)
         page = pages.write_page(output, list_results(), reproduction)
-        show(pages.findings_table(pages.record(reproduction)), f"{one.id}: {reproduction.verdict}\n")
+        show(pages.measurements_table(pages.record(reproduction)), f"{one.id}: {reproduction.verdict}\n")
         say(f"wrote {page} and {pages.picture_path(output, one.id)}")
 
 

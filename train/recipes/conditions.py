@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ..schedule import Every
-from ..tasks.regression import LinearRegression, TaskPool
+from ..tasks.regression import LinearRegression, PromptPool
 from ..tasks.teachers import GaussianTeacher
 from .one_layer import SETTLING
 
@@ -42,7 +42,7 @@ RECIPES = (
             name=f"lsa-{num_tasks}-tasks",
             description=f"One layer that has met {num_tasks} prompts only, again and again.",
             reference="von Oswald et al. 2023, appendix A.11",
-            task=TaskPool(num_tasks=num_tasks),  # pyright: ignore[reportCallIssue]
+            task=PromptPool(num_tasks=num_tasks),  # pyright: ignore[reportCallIssue]
         )
         for num_tasks in NUM_TASKS
     ),

@@ -133,7 +133,7 @@ class SineRegression(Task):
 
 
 @register_task("task_pool")
-class TaskPool(Task):
+class PromptPool(Task):
     """One of `num_tasks` prompts of `task`: teacher, inputs, query and target were drawn together once, by `pool_seed`.
 
     The finite training set of von Oswald et al. 2023, whose code repeats its batches; `PooledTeacher` (in `train/tasks/teachers.py`) fixes

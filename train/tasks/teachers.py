@@ -87,7 +87,7 @@ class AnisotropicTeacher(Teacher):
 class PooledTeacher(Teacher):
     """One of `num_tasks` teachers, W ~ Uniform{W₁ … W_M}: each was drawn from `teacher` once and for all, by `pool_seed`.
 
-    Inputs stay fresh; `TaskPool` (in `train/tasks/regression.py`) fixes whole prompts instead. A larger pool of the same seed contains the
+    Inputs stay fresh; `PromptPool` fixes whole prompts instead. A larger pool of the same seed contains the
     smaller one. Raventós et al. 2023.
     """
 

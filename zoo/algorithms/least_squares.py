@@ -117,7 +117,7 @@ class LeastSquares(eqx.Module):
 
 
 @register_algorithm("zero")
-class Zero(eqx.Module):
+class ZeroPredictor(eqx.Module):
     """Predict 0, whatever the prompt: the loss a learner has before it has learned anything.
 
         ŷ = 0

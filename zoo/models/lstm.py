@@ -57,7 +57,7 @@ class RecurrentNetwork(eqx.Module):
     output_dim: eqx.AbstractVar[int]
 
     @property
-    def has_positions(self) -> bool:
+    def order_sensitive(self) -> bool:
         return True
 
     @abstractmethod

@@ -23,12 +23,13 @@ from ...activations.softmax_heads import SoftmaxHeads, softmax_heads
 from ...activations.softmax_heads_plot import head_difference, head_parts
 from ...behaviour.alignment import alignment, sensitivity
 from ...estimates.errors_on_tasks import half_squared_errors
-from ...estimates.estimate import Mean
+from ...estimates.estimate import Estimate
 from ...estimates.means import as_arrays
 from ...pictures.curves import colours, draw_curve
 from ...pictures.style import Figure
 from ...weights.products import products
-from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
+from ..catalogue import measures
+from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact, percent
 
 NUM_TASKS = 50_000
 NUM_TRANSFORMER_TASKS = 10_000
@@ -45,9 +46,10 @@ PRINTED = {0.0: (0.33, 0.33, 0.33), 1.0: (0.59, 0.24, 0.17), 10_000.0: (1.00, 0.
 SHARP = 10_000.0
 
 
-def heads(shelf: Shelf) -> Outcome:
+@measures("softmax-heads", checkpoints=("softmax-1-head-1", "softmax-2-heads-1"))
+def heads(source: CheckpointSource) -> Outcome:
     """One softmax head and two, beside one step of gradient descent, and what the heads are made of."""
-    one, two = shelf.load("softmax-1-head-1"), shelf.load("softmax-2-heads-1")
+    one, two = source.load("softmax-1-head-1"), source.load("softmax-2-heads-1")
     descent = best_baseline("gd-1", TASK)
     errors = half_squared_errors({"gd": descent, "one": one, "two": two}, TASK, num_tasks=NUM_TASKS, key=KEY)
     aligned = {
@@ -58,28 +60,29 @@ def heads(shelf: Shelf) -> Outcome:
     nearer = _over(aligned["two"].prediction_distance, aligned["one"].prediction_distance)
     offset = _over(parts_of_one.offset, parts_of_one.linear)
     left_over = _over(parts_of_two.offset, parts_of_two.head_offset[0])
-    share = Mean(parts_of_two.identity_share, None)
-    gap = percent(Mean.of(errors["one"] - errors["two"]), of=float(errors["gd"].mean()))
-    findings = (
-        Finding("one head: excess over GD, %", "does not match", _excess(errors["one"], errors["gd"]), Bar(low=5)),
-        Finding("one head: offset in parts of its linear part", "an offset remains", offset, Bar(low=0.1)),
-        Finding("loss of one head above that of two, % of GD", "> 0", gap, Bar(low=0)),
-        Finding("prediction distance to GD, two heads over one", "< 1", nearer, Bar(high=1)),
-        Finding("two heads: sensitivity cosine", "aligned", aligned["two"].sensitivity_cosine, Bar(low=0.95)),
-        Finding("two heads: offset of both in parts of the first's", "cancels", left_over, Bar(high=0.1)),
-        Finding("two heads: y entry of W_PV, second over first", "−1", exact(second / first), Bar(-1.25, -0.8)),
-        Finding("two heads: share of the identity over x in W₁,KQ − W₂,KQ", "diagonal", share, Bar(low=0.9)),
+    share = Estimate(parts_of_two.identity_share, None)
+    gap = percent(Estimate.of(errors["one"] - errors["two"]), of=float(errors["gd"].mean()))
+    measurements = (
+        Measurement("one head: excess over GD, %", "does not match", _excess(errors["one"], errors["gd"]), low=5),
+        Measurement("one head: offset in parts of its linear part", "an offset remains", offset, low=0.1),
+        Measurement("loss of one head above that of two, % of GD", "> 0", gap, low=0),
+        Measurement("prediction distance to GD, two heads over one", "< 1", nearer, high=1),
+        Measurement("two heads: sensitivity cosine", "aligned", aligned["two"].sensitivity_cosine, low=0.95),
+        Measurement("two heads: offset of both in parts of the first's", "cancels", left_over, high=0.1),
+        Measurement("two heads: y entry of W_PV, second over first", "−1", exact(second / first), -1.25, -0.8),
+        Measurement("two heads: share of the identity over x in W₁,KQ − W₂,KQ", "diagonal", share, low=0.9),
     )
-    return Outcome(findings, CONDITIONS.format(NUM_TASKS), _heads_figure(parts_of_one, parts_of_two))
+    return Outcome(measurements, CONDITIONS.format(NUM_TASKS), _heads_figure(parts_of_one, parts_of_two))
 
 
-def layer_norm(shelf: Shelf) -> Outcome:
+@measures("layer-norm", checkpoints=("transformer-12", "transformer-12-layer-norm"))
+def layer_norm(source: CheckpointSource) -> Outcome:
     """Twelve layers with perceptrons, with and without layer norms, beside twelve steps of GD and of GD++."""
     learners = {
         "GD, 12 steps": _tuned(lambda p: GradientDescent(p[0], num_steps=12), (5.0,)),
         "GD++, 12 steps": _tuned(lambda p: GradientDescentPlusPlus(p[0], p[1], num_steps=12), (5.0, 0.1)),
-        "transformer-12": shelf.load("transformer-12"),
-        "transformer-12-layer-norm": shelf.load("transformer-12-layer-norm"),
+        "transformer-12": source.load("transformer-12"),
+        "transformer-12-layer-norm": source.load("transformer-12-layer-norm"),
     }
     errors = half_squared_errors(learners, TASK, num_tasks=NUM_TRANSFORMER_TASKS, key=KEY)
     descent, corrected, plain, normed = (errors[name] for name in learners)
@@ -88,22 +91,22 @@ def layer_norm(shelf: Shelf) -> Outcome:
     defined = np.isfinite(cosines).all(axis=0)  # nowhere else is a sensitivity zero, as it is where the model clips
     to_descent, to_corrected = cosines[:, defined]
     medians = exact(float(np.median(normed) / np.median(plain)))
-    findings = (
-        Finding("layer norms: half-MSE above that without, %", "> 0, slightly", _excess(normed, plain), Bar(low=0)),
-        Finding(
+    measurements = (
+        Measurement("layer norms: half-MSE above that without, %", "> 0, slightly", _excess(normed, plain), low=0),
+        Measurement(
             "layer norms: median error of a task, over that without (added when the mean proved noisy)",
             "> 1",
             medians,
-            Bar(low=1),
+            low=1,
         ),
-        Finding("without: excess over 12 steps of GD, %", "< 0", _excess(plain, descent), Bar(high=0)),
-        Finding("without: excess over 12 steps of GD++, %", "≈ 0", _excess(plain, corrected), Bar(-25, 25)),
-        Finding("without: sensitivity cosine with GD++", "≈ 1", Mean.of(to_corrected), Bar(low=0.95)),
-        Finding("the same, less that with GD", "> 0", Mean.of(to_corrected - to_descent), Bar(low=0)),
+        Measurement("without: excess over 12 steps of GD, %", "< 0", _excess(plain, descent), high=0),
+        Measurement("without: excess over 12 steps of GD++, %", "≈ 0", _excess(plain, corrected), -25, 25),
+        Measurement("without: sensitivity cosine with GD++", "≈ 1", Estimate.of(to_corrected), low=0.95),
+        Measurement("the same, less that with GD", "> 0", Estimate.of(to_corrected - to_descent), low=0),
     )
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     left, right = figure.subplots(1, 2)
-    losses = {name.replace(", ", ",\n").replace("-layer", "\n-layer"): Mean.of(errors[name]) for name in learners}
+    losses = {name.replace(", ", ",\n").replace("-layer", "\n-layer"): Estimate.of(errors[name]) for name in learners}
     _bars(left, losses)
     left.set(ylabel="half-MSE", title=f"mean over {NUM_TRANSFORMER_TASKS:,} tasks")
     levels = (np.arange(1, NUM_TRANSFORMER_TASKS + 1) / NUM_TRANSFORMER_TASKS)[::100]
@@ -111,38 +114,39 @@ def layer_norm(shelf: Shelf) -> Outcome:
         right.plot(np.sort(errors[name])[::100], levels, style, color=colour, label=name)
     right.set(xscale="log", xlim=(1e-6, 10), xlabel="½ (ŷ − y)² of a task", ylabel="share of tasks below")
     right.legend(frameon=False, fontsize="small")
-    return Outcome(findings, CONDITIONS.format(NUM_TRANSFORMER_TASKS), figure)
+    return Outcome(measurements, CONDITIONS.format(NUM_TRANSFORMER_TASKS), figure)
 
 
-def temperature(shelf: Shelf) -> Outcome:
+@measures("temperature")
+def temperature(source: CheckpointSource) -> Outcome:
     """Softmax over inner products at any inverse temperature, beside the Gaussian kernel and the nearest neighbour."""
     softmax = {c: np.asarray(jax.nn.softmax(c * jnp.asarray(SCORES)), np.float64) for c in PRINTED}
     example = [
-        Finding(f"softmax(1·[2, 1, 0.5]), entry {i + 1}", f"{at:.2f}", exact(value), Bar(at - 0.005, at + 0.005))
+        Measurement(f"softmax(1·[2, 1, 0.5]), entry {i + 1}", f"{at:.2f}", exact(value), at - 0.005, at + 0.005)
         for i, (at, value) in enumerate(zip(PRINTED[1.0], softmax[1.0], strict=True))
     ]
     for c, shown in ((0.0, "(0.33, 0.33, 0.33)"), (SHARP, "(1.00, 0.00, 0.00)")):
         distance = exact(np.abs(softmax[c] - PRINTED[c]).max())
-        example.append(Finding(f"softmax({c:g}·[2, 1, 0.5]): largest distance from", shown, distance, Bar(high=0.005)))
+        example.append(Measurement(f"softmax({c:g}·[2, 1, 0.5]): largest distance from", shown, distance, high=0.005))
     even, ten, sharp = (
         over_tasks(_measure, _smoothers(c), TASK, num_tasks=NUM_SMOOTHER_TASKS, key=KEY) for c in (0.0, 10.0, SHARP)
     )
     from_mean, from_kernel = exact(even["from the mean"].max()), exact(ten["from the kernel"].max())
-    level, kernel = Mean.of(sharp["softmax, equal lengths"]), Mean.of(sharp["Gaussian kernel"])
-    findings = [
+    level, kernel = Estimate.of(sharp["softmax, equal lengths"]), Estimate.of(sharp["Gaussian kernel"])
+    measurements = [
         *example,
-        Finding("c = 0: largest distance of a prediction from the mean label", "0", from_mean, Bar(high=1e-5)),
-        Finding("c = 10, inputs of equal length: from a Gaussian kernel's", "0", from_kernel, Bar(high=1e-4)),
-        Finding("c = 10000: attention on the nearest example", "1", Mean.of(sharp["softmax"]), Bar(low=0.99)),
-        Finding("c = 10000, inputs of equal length: the same", "1", level, Bar(low=0.99)),
-        Finding("c = 10000, a Gaussian kernel of h = c^(−1/2): the same", "1", kernel, Bar(low=0.99)),
-        Finding("c = 10000: attention on the largest xᵢ·x", "—", Mean.of(sharp["largest product"]), Bar(low=0.99)),
+        Measurement("c = 0: largest distance of a prediction from the mean label", "0", from_mean, high=1e-5),
+        Measurement("c = 10, inputs of equal length: from a Gaussian kernel's", "0", from_kernel, high=1e-4),
+        Measurement("c = 10000: attention on the nearest example", "1", Estimate.of(sharp["softmax"]), low=0.99),
+        Measurement("c = 10000, inputs of equal length: the same", "1", level, low=0.99),
+        Measurement("c = 10000, a Gaussian kernel of h = c^(−1/2): the same", "1", kernel, low=0.99),
+        Measurement("c = 10000: attention on the largest xᵢ·x", "—", Estimate.of(sharp["largest product"]), low=0.99),
     ]
     conditions = (
         f"{NUM_SMOOTHER_TASKS:,} tasks, N = d = 10, x ~ U(−½, ½), attention of the query on x₁ … x_N; for inputs of equal length, "
         "each x was divided by its norm"
     )
-    return Outcome(tuple(findings), conditions, _temperature_figure())
+    return Outcome(tuple(measurements), conditions, _temperature_figure())
 
 
 def _cosines(learners: tuple[Learner, ...], prompt: Prompt, _: Array) -> tuple[Array, ...]:
@@ -192,22 +196,22 @@ def _equal_lengths(prompt: Prompt) -> Prompt:
     return eqx.tree_at(lambda p: (p.xs, p.query), prompt, (xs, prompt.query / jnp.linalg.norm(prompt.query)))
 
 
-def _excess(errors: np.ndarray, others: np.ndarray) -> Mean:
+def _excess(errors: np.ndarray, others: np.ndarray) -> Estimate:
     """How far the mean of paired errors is above that of others, in %."""
-    return percent(Mean.of(errors - others), of=float(others.mean()))
+    return percent(Estimate.of(errors - others), of=float(others.mean()))
 
 
-def _over(numerator: Mean, denominator: Mean) -> Mean:
+def _over(numerator: Estimate, denominator: Estimate) -> Estimate:
     """The quotient of two means, with the standard error it would have were they independent; on the same tasks it is smaller."""
     if not numerator.value or not denominator.value:
-        return Mean(None, None)
+        return Estimate(None, None)
     ratio = numerator.value / denominator.value
     errors = (one.standard_error or 0.0 for one in (numerator, denominator))
     parts = (error / value for error, value in zip(errors, (numerator.value, denominator.value), strict=True))
-    return Mean(ratio, abs(ratio) * math.hypot(*parts))
+    return Estimate(ratio, abs(ratio) * math.hypot(*parts))
 
 
-def _bars(ax: Axes, means: dict[str, Mean]) -> None:
+def _bars(ax: Axes, means: dict[str, Estimate]) -> None:
     values, errors = as_arrays(list(means.values()))
     ax.bar(list(means), np.nan_to_num(values), yerr=np.nan_to_num(errors), color=colours(len(means)), capsize=2)
     for place, (value, error) in enumerate(zip(values, np.nan_to_num(errors), strict=True)):
@@ -245,7 +249,7 @@ def _temperature_figure() -> Figure:
     measured = [over_tasks(_measure, _smoothers(c), TASK, num_tasks=NUM_CURVE_TASKS, key=KEY) for c in grid]
     lines = {"softmax": "-", "softmax, equal lengths": "-", "Gaussian kernel": "--"}
     for (name, style), colour in zip(lines.items(), colours(3), strict=True):
-        draw_curve(share, grid, [Mean.of(at[name]) for at in measured], color=colour, linestyle=style, label=name)
+        draw_curve(share, grid, [Estimate.of(at[name]) for at in measured], color=colour, linestyle=style, label=name)
     share.set(xlabel=r"inverse temperature c, h = c$^{-1/2}$", ylabel="share of attention on the nearest example")
     share.set(xscale="log", ylim=(0, 1.02))
     share.legend(frameon=False, fontsize="small")
@@ -255,7 +259,7 @@ def _temperature_figure() -> Figure:
     ]
     losses = [half_squared_errors(pair, TASK, num_tasks=NUM_CURVE_TASKS, key=KEY) for pair in pairs]
     for name, colour, style in (("softmax", colours(3)[0], "-"), ("Gaussian kernel", colours(3)[2], "--")):
-        draw_curve(loss, grid, [Mean.of(at[name]) for at in losses], color=colour, linestyle=style, label=name)
+        draw_curve(loss, grid, [Estimate.of(at[name]) for at in losses], color=colour, linestyle=style, label=name)
     limits: dict[str, Learner] = {"mean label, c = 0": SoftmaxSmoother(0.0), "nearest neighbour": KNearestNeighbours(1)}
     errors = half_squared_errors(limits, TASK, num_tasks=NUM_CURVE_TASKS, key=KEY)
     for name, grey in zip(limits, ("0.6", "0.2"), strict=True):
@@ -263,36 +267,3 @@ def _temperature_figure() -> Figure:
     loss.set(xscale="log", xlabel=r"inverse temperature c, h = c$^{-1/2}$", ylabel="half-MSE")
     loss.legend(frameon=False, fontsize="small")
     return figure
-
-
-ORDER = 40  # in the document
-RESULTS = (
-    Result(
-        id="softmax-heads",
-        claim="One softmax head keeps an offset and does not match a step of gradient descent; two heads come closer, of opposite sign, "
-        "with a difference of key-query products that is diagonal.",
-        source="von Oswald et al. 2023, appendix A.9",
-        checkpoints=("softmax-1-head-1", "softmax-2-heads-1"),
-        measure=heads,
-    ),
-    Result(
-        id="layer-norm",
-        claim="A Transformer of twelve layers with perceptrons beats twelve steps of GD and matches as many of GD++; layer norms cost it "
-        "some precision.",
-        source="von Oswald et al. 2023, section 3 and appendix A.9",
-        checkpoints=("transformer-12", "transformer-12-layer-norm"),
-        measure=layer_norm,
-        because="With weights of its own in every layer, and perceptrons between them, the trained model goes beyond twelve steps of GD++ "
-        "with one (η, γ); its sensitivities still point where theirs do, more than where those of GD do.",
-    ),
-    Result(
-        id="temperature",
-        claim="Softmax attention averages at inverse temperature c = 0, smooths with a kernel at finite c, and gives the label of the "
-        "nearest neighbour as c → ∞.",
-        source="an introduction to in-context learning, 2024",
-        checkpoints=(),
-        measure=temperature,
-        because="exp(2), exp(1) and exp(0.5) over their sum are 0.63, 0.23 and 0.14. As c grows softmax picks the largest inner product, "
-        "which is the nearest neighbour only among inputs of equal length; a Gaussian kernel picks the nearest one always.",
-    ),
-)

@@ -15,12 +15,12 @@ from ....train.tuning.step_size import optimal_step_size
 from ....zoo.algorithms.gradient_descent import GradientDescent
 from ...behaviour.alignment import Alignment, alignment
 from ...estimates.errors_on_tasks import half_squared_errors
-from ...estimates.estimate import Mean
+from ...estimates.estimate import Estimate
 from ...estimates.means import as_arrays
 from ...pictures.curves import colours, draw_curve
 from ...pictures.style import Figure
-from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
-from . import step_sizes
+from ..catalogue import measures
+from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact, percent
 
 NUM_TASKS = 100_000
 NUM_FITTING_TASKS = 20_000
@@ -28,12 +28,19 @@ TASK = LinearRegression()
 KEY = jr.key(RESULT_SEED)
 
 
-def task_diversity(shelf: Shelf) -> Outcome:
+def _layer_name(pool: int) -> str:
+    return f"lsa-{pool}-tasks"
+
+
+@measures("task-diversity", checkpoints=tuple(map(_layer_name, POOLS)))
+def task_diversity(source: CheckpointSource) -> Outcome:
     """Layers trained on 128 to 8192 fixed prompts, each on those prompts and on fresh ones."""
     descent = best_baseline("gd-1", TASK)
-    layers = {pool: shelf.load(_layer_name(pool)) for pool in POOLS}
+    layers = {pool: source.load(_layer_name(pool)) for pool in POOLS}
     fresh = half_squared_errors({"gd": descent, **_by_name(layers)}, TASK, num_tasks=NUM_TASKS, key=KEY)
-    excess = {pool: percent(Mean.of(fresh[str(pool)] - fresh["gd"]), of=float(fresh["gd"].mean())) for pool in POOLS}
+    excess = {
+        pool: percent(Estimate.of(fresh[str(pool)] - fresh["gd"]), of=float(fresh["gd"].mean())) for pool in POOLS
+    }
     aligned = {pool: alignment(layer, descent, TASK, num_tasks=NUM_TASKS, key=KEY) for pool, layer in layers.items()}
     seen = {
         pool: half_squared_errors({"layer": layer}, recipe(_layer_name(pool)).task, num_tasks=NUM_TASKS, key=KEY)[
@@ -41,65 +48,62 @@ def task_diversity(shelf: Shelf) -> Outcome:
         ]
         for pool, layer in layers.items()
     }
-    findings = [
-        Finding("128 tasks: excess over GD, %", "fails", excess[128], Bar(low=25)),
-        Finding("128 tasks: sensitivity cosine", "fails", aligned[128].sensitivity_cosine, Bar(high=0.9)),
+    measurements = [
+        Measurement("128 tasks: excess over GD, %", "fails", excess[128], low=25),
+        Measurement("128 tasks: sensitivity cosine", "fails", aligned[128].sensitivity_cosine, high=0.9),
     ]
     for pool in (2048, 8192):
-        findings += [
-            Finding(f"{pool} tasks: excess over GD, %", "nearly perfect", excess[pool], Bar(high=2)),
-            Finding(
-                f"{pool} tasks: sensitivity cosine", "nearly perfect", aligned[pool].sensitivity_cosine, Bar(low=0.99)
+        measurements += [
+            Measurement(f"{pool} tasks: excess over GD, %", "nearly perfect", excess[pool], high=2),
+            Measurement(
+                f"{pool} tasks: sensitivity cosine", "nearly perfect", aligned[pool].sensitivity_cosine, low=0.99
             ),
         ]
     cost = _excess_of_fitting()
     for pool in (2048, 8192):
         expected = percent(excess[pool], of=1e4 * cost / pool)
-        findings.append(
-            Finding(f"{pool} tasks: excess in parts of what fitting costs", "1 (theory)", expected, Bar(0.7, 1.3))
+        measurements.append(
+            Measurement(f"{pool} tasks: excess in parts of what fitting costs", "1 (theory)", expected, 0.7, 1.3)
         )
-    losses = {pool: Mean.of(fresh[str(pool)]) for pool in POOLS}, {pool: Mean.of(seen[pool]) for pool in POOLS}
-    figure = _diversity_figure(*losses, Mean.of(fresh["gd"]), cost, aligned)
-    return Outcome(tuple(findings), f"half-MSE on {NUM_TASKS:,} fresh tasks, N = d = 10, x ~ U(−½, ½)", figure)
+    losses = {pool: Estimate.of(fresh[str(pool)]) for pool in POOLS}, {pool: Estimate.of(seen[pool]) for pool in POOLS}
+    figure = _diversity_figure(*losses, Estimate.of(fresh["gd"]), cost, aligned)
+    return Outcome(tuple(measurements), f"half-MSE on {NUM_TASKS:,} fresh tasks, N = d = 10, x ~ U(−½, ½)", figure)
 
 
-def query_init(shelf: Shelf) -> Outcome:
+@measures("query-init", checkpoints=("query-init-zero", "query-init-known", "query-init-learned"))
+def query_init(source: CheckpointSource) -> Outcome:
     """Teachers of mean 2: a layer whose query starts at −W₀ x takes its step from W₀, whether W₀ was given or learned."""
     task = LinearRegression(teacher=GaussianTeacher(mean=TEACHER_MEAN))
     mean = jnp.full((1, task.input_dim), TEACHER_MEAN)
     # Seen from W₀ the teachers have mean zero, so the best step from there is the one of the centred task.
     descent = GradientDescent(optimal_step_size(TASK).step_size, W_0=mean)
-    layers = {start: shelf.load(f"query-init-{start}") for start in ("zero", "known", "learned")}
+    layers = {start: source.load(f"query-init-{start}") for start in ("zero", "known", "learned")}
     learners = {"GD from W₀": descent, "GD from zero": best_baseline("gd-1", task), **layers}
     errors = half_squared_errors(learners, task, num_tasks=NUM_TASKS, key=KEY)
     reference = errors["GD from W₀"]
-    findings = []
+    measurements = []
     for start in ("known", "learned"):
         measured = alignment(layers[start], descent, task, num_tasks=NUM_TASKS, key=KEY)
-        excess = percent(Mean.of(errors[start] - reference), of=float(reference.mean()))
-        findings += [
-            Finding(f"W₀ {start}: excess over GD from W₀, %", "0", excess, Bar(high=0.3)),
-            Finding(f"W₀ {start}: sensitivity cosine", "≈ 1", measured.sensitivity_cosine, Bar(low=0.999)),
-            Finding(f"W₀ {start}: prediction distance", "≈ 0", measured.prediction_distance, Bar(high=0.03)),
+        excess = percent(Estimate.of(errors[start] - reference), of=float(reference.mean()))
+        measurements += [
+            Measurement(f"W₀ {start}: excess over GD from W₀, %", "0", excess, high=0.3),
+            Measurement(f"W₀ {start}: sensitivity cosine", "≈ 1", measured.sensitivity_cosine, low=0.999),
+            Measurement(f"W₀ {start}: prediction distance", "≈ 0", measured.prediction_distance, high=0.03),
         ]
     learned = np.asarray(layers["learned"].W_0, np.float64)
-    above = percent(Mean.of(errors["zero"] - errors["known"]), of=float(errors["known"].mean()))
-    findings += [
-        Finding(
+    above = percent(Estimate.of(errors["zero"] - errors["known"]), of=float(errors["known"].mean()))
+    measurements += [
+        Measurement(
             "learned W₀: largest distance of an entry from the teachers' mean 2",
             "≈ 0",
             exact(np.abs(learned - TEACHER_MEAN).max()),
-            Bar(high=0.05),
+            high=0.05,
         ),
-        Finding("W₀ = 0: half-MSE above that with W₀ known, %", "worse", above, Bar(low=10)),
+        Measurement("W₀ = 0: half-MSE above that with W₀ known, %", "worse", above, low=10),
     ]
-    losses = {name: Mean.of(values) for name, values in errors.items()}
+    losses = {name: Estimate.of(values) for name, values in errors.items()}
     conditions = f"half-MSE on {NUM_TASKS:,} tasks, N = d = 10, x ~ U(−½, ½), teachers w ~ N(2, I)"
-    return Outcome(tuple(findings), conditions, _start_figure(losses, learned.ravel()))
-
-
-def _layer_name(pool: int) -> str:
-    return f"lsa-{pool}-tasks"
+    return Outcome(tuple(measurements), conditions, _start_figure(losses, learned.ravel()))
 
 
 def _by_name(layers: dict) -> dict:
@@ -129,7 +133,7 @@ def _excess_of_fitting() -> float:
 
 
 def _diversity_figure(
-    fresh: dict[int, Mean], seen: dict[int, Mean], descent: Mean, cost: float, aligned: dict[int, Alignment]
+    fresh: dict[int, Estimate], seen: dict[int, Estimate], descent: Estimate, cost: float, aligned: dict[int, Alignment]
 ) -> Figure:
     figure = Figure(figsize=(10.0, 4.2), layout="constrained")
     left, right = figure.subplots(1, 2)
@@ -155,7 +159,7 @@ def _diversity_figure(
     return figure
 
 
-def _start_figure(losses: dict[str, Mean], learned: np.ndarray) -> Figure:
+def _start_figure(losses: dict[str, Estimate], learned: np.ndarray) -> Figure:
     figure = Figure(figsize=(10.0, 4.0), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.6, 1.0))
     names = {
@@ -179,42 +183,3 @@ def _start_figure(losses: dict[str, Mean], learned: np.ndarray) -> Figure:
     right.set_xticks(np.arange(1, len(learned) + 1))
     right.legend(frameon=False, fontsize="small", loc="lower right")
     return figure
-
-
-ORDER = 70  # in the document
-RESULTS = (
-    Result(
-        id="task-diversity",
-        claim="A layer trained on 128 fixed tasks does not match gradient descent; above 2048 tasks the match is nearly perfect.",
-        source="von Oswald et al. 2023, appendix A.11",
-        checkpoints=tuple(map(_layer_name, POOLS)),
-        measure=task_diversity,
-        because="A layer fits 120 free numbers to its prompts, which by the classical theory costs 144/n of the loss for n prompts: "
-        "7 % at 2048 and 1.8 % at 8192, as measured. The match with gradient descent improves steadily, with no step at 2048.",
-    ),
-    Result(
-        id="learning-rates",
-        claim="Beside steps of η = 5 and of η = 11 the sensitivities of a layer for 100 examples are aligned, but only η = 11 gives "
-        "the same predictions and sensitivities: the cosine hides the scale.",
-        source="Rossi et al. 2024",
-        checkpoints=("lsa-100-examples", "lsa-100-examples-half-width-1"),
-        measure=step_sizes.learning_rates,
-        because="The comparison reproduces with x ~ U(−½, ½), where η* = 10.9. For x ~ U(−1, 1), the range that the text states, "
-        "η* is a quarter of that, for it goes with the inverse square of the range.",
-    ),
-    Result(
-        id="closed-form-step",
-        claim="The η* computed from labelled tasks agrees with line search.",
-        source="Rossi et al. 2024",
-        checkpoints=(),
-        measure=step_sizes.closed_form_step,
-    ),
-    Result(
-        id="query-init",
-        claim="Where the teachers share a mean that is not zero, a layer whose query token starts at −W₀ x, with W₀ known or learned, "
-        "takes one step of gradient descent from W₀; starting at zero is worse.",
-        source="Rossi et al. 2024",
-        checkpoints=("query-init-zero", "query-init-known", "query-init-learned"),
-        measure=query_init,
-    ),
-)

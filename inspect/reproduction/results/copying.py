@@ -10,14 +10,15 @@ import numpy as np
 from ....train.losses import over_tasks, squared_error
 from ....train.tasks.regression import LinearRegression
 from ....train.tuning.baselines import best_baseline
-from ....zoo.algorithms.least_squares import Zero
+from ....zoo.algorithms.least_squares import ZeroPredictor
 from ....zoo.prompt import Learner
 from ...activations.token_jacobians import CopyingPath, DerivativeNorms, derivative_norms, official_derivative_norms
 from ...activations.token_jacobians_plot import copying_curves
 from ...estimates.errors_on_tasks import half_squared_errors
-from ...estimates.estimate import Mean
+from ...estimates.estimate import Estimate
 from ...pictures.style import Figure
-from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
+from ..catalogue import measures
+from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact, percent
 
 SMALL_START = ("copying-small-start", "copying-small-start-seed-1", "copying-small-start-seed-2")
 LARGE_START = ("copying", "copying-seed-1", "copying-seed-2")
@@ -49,73 +50,65 @@ class Copied:
         )
 
 
-def copying(shelf: Shelf) -> Outcome:
+@measures("copying", checkpoints=SEEDS)
+def copying(source: CheckpointSource) -> Outcome:
     """Loss and derivative norms of six trainings: when the first layer comes to copy, and what the second makes of it."""
     descent = best_baseline("gd-1", TASK)
-    final = {name: shelf.load(name) for name in SEEDS}
+    final = {name: source.load(name) for name in SEEDS}
     errors = half_squared_errors({"gd": descent, **final}, TASK, num_tasks=NUM_TASKS, key=KEY)
-    plateau = float(_half_mse(Zero()).value or 0.0)
-    paths = {name: _path(shelf, name, plateau) for name in SEEDS}
-    findings = []
+    plateau = float(_half_mse(ZeroPredictor()).value or 0.0)
+    paths = {name: _path(source, name, plateau) for name in SEEDS}
+    measurements = []
     for name, path in paths.items():
-        excess = percent(Mean.of(errors[name] - errors["gd"]), of=float(errors["gd"].mean()))
+        excess = percent(Estimate.of(errors[name] - errors["gd"]), of=float(errors["gd"].mean()))
         losses = np.array([mean.value for mean in path.half_mse], np.float64)
         by_paper = Copied.along(path.steps, path.norms)
         by_frobenius = Copied.along(
             path.steps,
             [
-                derivative_norms(shelf.load(name, step=step), TASK, num_tasks=NUM_NORM_TASKS, key=KEY)
+                derivative_norms(source.load(name, step=step), TASK, num_tasks=NUM_NORM_TASKS, key=KEY)
                 for step in path.steps
             ],
         )
         learned = _crossing(path.steps, -losses, -(plateau + losses[-1]) / 2)
         learned_from_start = _crossing(path.steps, -losses, -(losses[0] + losses[-1]) / 2)
         before = path.half_mse[by_paper.before]
-        rows = (
-            ("half-MSE before the first layer copies", "≈ 0.40", before, Bar(0.38, 0.44)),
-            ("excess over one step of GD at the end, %", "0", excess, Bar(high=3)),
-            ("steps from half of the copying to half of the loss", "> 0", exact(learned - by_paper.half), Bar(low=0)),
-            ("next token's norm over another's, at its peak", "≫ 1", exact(by_paper.quotient), Bar(low=10)),
-            (
-                "the steps again, by the Frobenius norm of each task",
-                "> 0",
-                exact(learned - by_frobenius.half),
-                Bar(low=0),
-            ),
+        rows: tuple[Any, ...] = (
+            ("half-MSE before the first layer copies", "≈ 0.40", before, 0.38, 0.44),
+            ("excess over one step of GD at the end, %", "0", excess, None, 3),
+            ("steps from half of the copying to half of the loss", "> 0", exact(learned - by_paper.half), 0, None),
+            ("next token's norm over another's, at its peak", "≫ 1", exact(by_paper.quotient), 10, None),
+            ("the steps again, by the Frobenius norm of each task", "> 0", exact(learned - by_frobenius.half), 0, None),
             (
                 "the steps again, by the Frobenius norm and half-way from step 0",
                 "> 0",
                 exact(learned_from_start - by_frobenius.half),
-                Bar(low=0),
+                0,
+                None,
             ),
-            (
-                "the quotient again, by the Frobenius norm of each task",
-                "≫ 1",
-                exact(by_frobenius.quotient),
-                Bar(low=10),
-            ),
+            ("the quotient again, by the Frobenius norm of each task", "≫ 1", exact(by_frobenius.quotient), 10, None),
         )
-        findings += [Finding(f"{name}: {what}", published, ours, bar) for what, published, ours, bar in rows]
+        measurements += [Measurement(f"{name}: {what}", *row) for what, *row in rows]
     first = paths[SEEDS[0]]
     own, following, other = (_values(first.norms, name) for name in ("own", "next", "other"))
     at = int(following.argmax())
-    findings += [
-        Finding("own token's norm at step 0", "3.16 = √10", exact(own[0]), Bar(3.1, 3.22)),
-        Finding("next token's norm at its peak", "> 3.0", exact(following[at]), Bar(low=3)),
-        Finding("the same, beside the official code", "0.80", exact(following[at]), Bar(0.7, 0.9)),
-        Finding("other tokens' norm at that step", "< 0.5", exact(other[at]), Bar(high=0.5)),
+    measurements += [
+        Measurement("own token's norm at step 0", "3.16 = √10", exact(own[0]), 3.1, 3.22),
+        Measurement("next token's norm at its peak", "> 3.0", exact(following[at]), low=3),
+        Measurement("the same, beside the official code", "0.80", exact(following[at]), 0.7, 0.9),
+        Measurement("other tokens' norm at that step", "< 0.5", exact(other[at]), high=0.5),
     ]
     conditions = (
         f"half-MSE on {NUM_TASKS:,} tasks at the end, {NUM_PATH_TASKS:,} along the way; norms by the paper's definition, on "
         f"{NUM_NORM_TASKS}; N = d = 10, x ~ U(−½, ½). Weights start with a variance of 0.01 / fan-in in the trainings of small start, as "
         "in the paper, and of 0.15 / fan-in in the others"
     )
-    return Outcome(tuple(findings), conditions, _figure(paths))
+    return Outcome(tuple(measurements), conditions, _figure(paths))
 
 
-def _path(shelf: Shelf, name: str, plateau: float) -> CopyingPath:
+def _path(source: CheckpointSource, name: str, plateau: float) -> CopyingPath:
     """Loss and norms over training, at more steps where the loss falls below the plateau, that of predicting zero, than elsewhere."""
-    models = {step: shelf.load(name, step=step) for step in shelf.steps(name)}
+    models = {step: source.load(name, step=step) for step in source.steps(name)}
     losses = {step: _half_mse(model) for step, model in models.items()}
     steps, values = np.array(list(losses)), np.array([mean.value for mean in losses.values()], np.float64)
     gone = (plateau - values) / (plateau - values.min())
@@ -137,8 +130,8 @@ def _norms(model: Any) -> DerivativeNorms:
     return DerivativeNorms(exact(official["own"]), exact(official["next"]), exact(other), NUM_NORM_TASKS)
 
 
-def _half_mse(learner: Learner) -> Mean:
-    return Mean.of(over_tasks(squared_error, learner, TASK, num_tasks=NUM_PATH_TASKS, key=KEY) / 2)
+def _half_mse(learner: Learner) -> Estimate:
+    return Estimate.of(over_tasks(squared_error, learner, TASK, num_tasks=NUM_PATH_TASKS, key=KEY) / 2)
 
 
 def _values(norms: Sequence[DerivativeNorms], name: str) -> np.ndarray:
@@ -165,28 +158,3 @@ def _figure(paths: dict[str, CopyingPath]) -> Figure:
             ylabel=r"norm of $\partial t(e_j)\,/\,\partial e_i$, the paper's definition",
         )
     return figure
-
-
-ORDER = 50  # in the document
-RESULTS = (
-    Result(
-        id="copying",
-        claim="With x and y in separate tokens, the first layer learns to copy each label to its input just before the loss falls to that "
-        "of one step of gradient descent.",
-        source="von Oswald et al. 2023, Figure 5",
-        checkpoints=SEEDS,
-        measure=copying,
-        because="The line above 3 in the published figure is the derivative by a token's own entries, √10 for the residual stream "
-        "alone; that by the next token rises from 0 to about 1, and to 0.8 in the official code. By the paper's norm, from its "
-        "small start and at its rate, copying comes before learning in all three trainings, in two of them by less than the 100 "
-        "steps between two points; from larger weights, at three times the rate, both come together, in no fixed order. But "
-        "only the larger start brings every seed to within 3 % of a step of gradient descent: from the small one a seed stays "
-        "near predicting 0 for thousands of steps, its first layer copying from other tokens nearly as much as from the next, "
-        "and ends well above. By the Frobenius norm of each task, in which signs do not cancel, the copied label keeps growing "
-        "long after the loss has fallen, so that half of its largest norm comes late. Three definitions were changed after a "
-        "first measurement: half-way is counted from predicting 0, for the untrained loss is nearly twice that; before, it was "
-        "counted from where copying stands out, which is later and favoured the claim; and the norms are those of the paper's "
-        "code, means over a batch in which signs cancel. The rows on the Frobenius norm and on step 0 are the first "
-        "definitions. The excess was measured on 50,000 tasks at first, where one seed of the larger start stood at its bar.",
-    ),
-)

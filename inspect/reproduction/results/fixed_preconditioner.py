@@ -19,13 +19,14 @@ from ....zoo.algorithms.least_squares import LeastSquares
 from ....zoo.prompt import Learner, Prompt
 from ...behaviour.alignment import sensitivity
 from ...estimates.errors_on_tasks import half_squared_errors
-from ...estimates.estimate import Mean
+from ...estimates.estimate import Estimate
 from ...estimates.means import as_arrays
 from ...pictures.curves import colours
 from ...pictures.style import Figure
 from ...theory.least_losses_plot import risk_curve
 from ...theory.risk import PreconditionedRisk, preconditioned_risk
-from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
+from ..catalogue import measures
+from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact, percent
 from .learned_matrices import gamma_inverse, learned_preconditioner, off_diagonal
 
 KEY = jr.key(RESULT_SEED)
@@ -49,12 +50,13 @@ def at_length(model: Any, factor: float) -> Any:
     return eqx.tree_at(lambda m: m.layers[0].W_PV, model, factor * model.layers[0].W_PV)
 
 
-def prompt_length(shelf: Shelf) -> Outcome:
+@measures("prompt-length", checkpoints=(ANISOTROPIC,))
+def prompt_length(source: CheckpointSource) -> Outcome:
     """The loss of a trained layer on prompts of other lengths, beside bias and variance of the theory."""
-    model, risk = shelf.load(ANISOTROPIC), preconditioned_risk(TASK, num_examples=LENGTHS)
-    measured = [Mean.of(_errors_at(model, M, TASK)) for M in LENGTHS]
-    findings = [
-        Finding(f"M = {M}: measured half-MSE above ½(bias + variance), %", "0", _above(loss, half), Bar(-5, 5))
+    model, risk = source.load(ANISOTROPIC), preconditioned_risk(TASK, num_examples=LENGTHS)
+    measured = [Estimate.of(_errors_at(model, M, TASK)) for M in LENGTHS]
+    measurements = [
+        Measurement(f"M = {M}: measured half-MSE above ½(bias + variance), %", "0", _above(loss, half), -5, 5)
         for M, loss, half in zip(LENGTHS, measured, risk.half_mse, strict=True)
     ]
     kappa = max(VARIANCES) / min(VARIANCES)
@@ -64,18 +66,19 @@ def prompt_length(shelf: Shelf) -> Outcome:
     power = exact(np.log2(biases[-1] / biases[-4]) / 3)
     floor = risk.squared_bias / 2
     what = f"M = {LENGTHS[-1]}: measured half-MSE in parts of the floor ½·squared bias = {floor:.4g}"
-    findings += [
-        Finding(what, "≥ 1", _times(measured[-1], 1 / floor), Bar(0.95, 1.25)),
-        Finding("largest MSE, in parts of (d+1) tr Λ/M + (1+2d+d²κ) tr Λ/N²", "≤ 1", largest, Bar(high=1)),
-        Finding(
+    measurements += [
+        Measurement(what, "≥ 1", _times(measured[-1], 1 / floor), 0.95, 1.25),
+        Measurement("largest MSE, in parts of (d+1) tr Λ/M + (1+2d+d²κ) tr Λ/N²", "≤ 1", largest, high=1),
+        Measurement(
             f"squared bias ∝ Nᵖ: p between N = {TRAINING_LENGTHS[-4]} and {TRAINING_LENGTHS[-1]}",
             "−2",
             power,
-            Bar(-2.05, -1.9),
+            -2.05,
+            -1.9,
         ),
     ]
     conditions = f"half-MSE on {LENGTH_TASKS:,} tasks at each M, d = {d}, x ~ N(0, diag{VARIANCES}), trained at N = {N}"
-    return Outcome(tuple(findings), conditions, _length_figure(risk, measured, biases))
+    return Outcome(tuple(measurements), conditions, _length_figure(risk, measured, biases))
 
 
 def _errors_at(model: Any, num_examples: int, task: LinearRegression) -> np.ndarray:
@@ -85,18 +88,18 @@ def _errors_at(model: Any, num_examples: int, task: LinearRegression) -> np.ndar
     return half_squared_errors(learners, task, num_tasks=LENGTH_TASKS, key=KEY)[""]
 
 
-def _times(mean: Mean, factor: float) -> Mean:
+def _times(mean: Estimate, factor: float) -> Estimate:
     return percent(mean, of=100 / factor)
 
 
-def _above(mean: Mean, theory: float) -> Mean:
+def _above(mean: Estimate, theory: float) -> Estimate:
     """By how many per cent a mean is above a number."""
-    return Mean(
+    return Estimate(
         None if mean.value is None else 100 * (mean.value / theory - 1), percent(mean, of=theory).standard_error
     )
 
 
-def _length_figure(risk: PreconditionedRisk, measured: Sequence[Mean], biases: np.ndarray) -> Figure:
+def _length_figure(risk: PreconditionedRisk, measured: Sequence[Estimate], biases: np.ndarray) -> Figure:
     figure = Figure(figsize=(11, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     risk_curve(preconditioned_risk(TASK, num_examples=[5 * 2**k for k in range(11)]), ax=left)
@@ -112,33 +115,29 @@ def _length_figure(risk: PreconditionedRisk, measured: Sequence[Mean], biases: n
     return figure
 
 
-def covariate_shift(shelf: Shelf) -> Outcome:
+@measures("covariate-shift", checkpoints=(ANISOTROPIC, *ISOTROPIC))
+def covariate_shift(source: CheckpointSource) -> Outcome:
     """Scaled inputs, noisy labels, other teachers, and a query that no example points to."""
-    model = shelf.load(ANISOTROPIC)
+    model = source.load(ANISOTROPIC)
     learners = {"layer": model, "least squares": LeastSquares()}
     drawn = {c: over_tasks(_predict, learners, _scaled(c), num_tasks=NUM_TASKS, key=KEY) for c in SCALES}
     slopes = {name: [_slope(drawn[c][0][name], drawn[c][1]) for c in SCALES] for name in learners}
     expected = float((np.array(VARIANCES) ** 2 * np.diag(gamma_inverse(VARIANCES, N))).sum() / TRACE)
     at_one = slopes["layer"][SCALES.index(1.0)]
-    findings = [
-        Finding(
-            "slope of ŷ on y, c = 1", f"1; {expected:.4f} at N = {N}", at_one, Bar(0.98 * expected, 1.02 * expected)
-        )
+    measurements = [
+        Measurement("slope of ŷ on y, c = 1", f"1; {expected:.4f} at N = {N}", at_one, 0.98 * expected, 1.02 * expected)
     ]
     for c, slope in zip(SCALES, slopes["layer"], strict=True):
         if c != 1.0:
             relative = _times(slope, 1 / (at_one.value or 1.0))
-            findings.append(
-                Finding(
-                    f"the same at c = {c:g}, in parts of that",
-                    f"{c**2:g} (c²)",
-                    relative,
-                    Bar(0.98 * c**2, 1.02 * c**2),
+            measurements.append(
+                Measurement(
+                    f"the same at c = {c:g}, in parts of that", f"{c**2:g} (c²)", relative, 0.98 * c**2, 1.02 * c**2
                 )
             )
     apart = max(abs((slope.value or 0.0) - 1) for slope in slopes["least squares"])
-    findings.append(
-        Finding("least squares: largest distance of its slope from 1, over all c", "0", exact(apart), Bar(high=1e-3))
+    measurements.append(
+        Measurement("least squares: largest distance of its slope from 1, over all c", "0", exact(apart), high=1e-3)
     )
     tasks = {
         "label noise σ = 1": replace(TASK, noise_std=1.0),
@@ -148,26 +147,23 @@ def covariate_shift(shelf: Shelf) -> Outcome:
     for (name, M), values in errors.items():
         theory = preconditioned_risk(TASK, test=tasks[name], num_examples=[M]).half_mse[0]
         what = f"{name}, M = {M}: half-MSE above ½(bias + variance), %"
-        findings.append(Finding(what, "0", _above(Mean.of(values), theory), Bar(-5, 5)))
-    cost = Mean.of(errors["label noise σ = 1", LENGTHS[-1]] - _errors_at(model, LENGTHS[-1], TASK))
+        measurements.append(Measurement(what, "0", _above(Estimate.of(values), theory), -5, 5))
+    cost = Estimate.of(errors["label noise σ = 1", LENGTHS[-1]] - _errors_at(model, LENGTHS[-1], TASK))
     what = f"label noise σ = 1, M = {LENGTHS[-1]}: what it adds to the loss, % of that of predicting 0"
-    findings.append(Finding(what, "→ 0", percent(cost, of=TRACE / 2), Bar(high=1)))
+    measurements.append(Measurement(what, "→ 0", percent(cost, of=TRACE / 2), high=1))
     for name in ISOTROPIC:
-        answers, norms = over_tasks(_orthogonal, shelf.load(name), SHORT, num_tasks=NUM_TASKS, key=KEY)
+        answers, norms = over_tasks(_orthogonal, source.load(name), SHORT, num_tasks=NUM_TASKS, key=KEY)
         size = exact((answers**2).mean() ** 0.5 / (norms**2).mean() ** 0.5)
-        findings.append(
-            Finding(
-                f"{name}, query orthogonal to all of 5 examples: rms of ŷ in parts of that of y",
-                "0",
-                size,
-                Bar(high=0.05),
+        measurements.append(
+            Measurement(
+                f"{name}, query orthogonal to all of 5 examples: rms of ŷ in parts of that of y", "0", size, high=0.05
             )
         )
     conditions = (
         f"half-MSE on {NUM_TASKS:,} tasks ({LENGTH_TASKS:,} where M is named), N = {N}, d = {d}, x ~ N(0, c² diag{VARIANCES}), "
         "c = 1 where none is named; orthogonal queries: d = 10, x ~ U(−½, ½)"
     )
-    return Outcome(tuple(findings), conditions, _covariate_figure(slopes, expected, drawn))
+    return Outcome(tuple(measurements), conditions, _covariate_figure(slopes, expected, drawn))
 
 
 def _scaled(c: float) -> LinearRegression:
@@ -178,11 +174,11 @@ def _predict(learners: Mapping[str, Learner], prompt: Prompt, target: Array) -> 
     return {name: learner(prompt)[0] for name, learner in learners.items()}, target[0]
 
 
-def _slope(predictions: np.ndarray, targets: np.ndarray) -> Mean:
+def _slope(predictions: np.ndarray, targets: np.ndarray) -> Estimate:
     """The slope of the line through zero, E[ŷy]/E[y²], and its standard error."""
     slope = (predictions * targets).mean() / (targets**2).mean()
-    error = Mean.of((predictions - slope * targets) * targets / (targets**2).mean()).standard_error
-    return Mean(float(slope), error)
+    error = Estimate.of((predictions - slope * targets) * targets / (targets**2).mean()).standard_error
+    return Estimate(float(slope), error)
 
 
 def _orthogonal(learner: Learner, prompt: Prompt, target: Array) -> tuple[Array, Array]:
@@ -192,7 +188,7 @@ def _orthogonal(learner: Learner, prompt: Prompt, target: Array) -> tuple[Array,
     return learner(Prompt(xs=prompt.xs, ys=prompt.ys, query=query))[0], jnp.linalg.norm(query)
 
 
-def _covariate_figure(slopes: Mapping[str, Sequence[Mean]], expected: float, drawn: Mapping[float, Any]) -> Figure:
+def _covariate_figure(slopes: Mapping[str, Sequence[Estimate]], expected: float, drawn: Mapping[float, Any]) -> Figure:
     figure = Figure(figsize=(10, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     scales = np.geomspace(SCALES[0], SCALES[-1], 50)
@@ -217,26 +213,28 @@ def _covariate_figure(slopes: Mapping[str, Sequence[Mean]], expected: float, dra
     return figure
 
 
-def random_covariances(shelf: Shelf) -> Outcome:
+@measures("random-covariances", checkpoints=(RANDOM,))
+def random_covariances(source: CheckpointSource) -> Outcome:
     """The one preconditioner that a layer learns from prompts of every covariance, and what it makes of a new one.
 
     The best is p I: p = E[λ²] / ((1 + 1/N)E[λ³] + (E[λ³] + (d−1)E[λ²]E[λ])/N), with moments 1, 2 and 6 of Exponential(1).
     """
-    model = shelf.load(RANDOM)
+    model = source.load(RANDOM)
     p = 2 / ((1 + 1 / RANDOM_N) * 6 + (6 + 2 * (RANDOM_D - 1)) / RANDOM_N)
     P = learned_preconditioner(model, RANDOM_N)
     found, largest = exact(np.diag(P).mean()), exact(np.abs(off_diagonal(P)).max() / np.diag(P).mean())
     spread = percent(exact(np.ptp(np.diag(P)) / np.diag(P).mean()))
-    findings = [
-        Finding(
+    measurements = [
+        Measurement(
             "preconditioner, mean of the diagonal",
             f"{p:.4f} at N = {RANDOM_N} (closed form)",
             found,
-            Bar(0.97 * p, 1.03 * p),
+            0.97 * p,
+            1.03 * p,
         ),
-        Finding("the same beside N → ∞", "1/3", found, Bar(0.95 / 3, 1.05 / 3)),
-        Finding("spread of the diagonal, %", "0: one step size for all", spread, Bar(high=5)),
-        Finding("largest entry off the diagonal, beside the diagonal", "0", largest, Bar(high=0.05)),
+        Measurement("the same beside N → ∞", "1/3", found, 0.95 / 3, 1.05 / 3),
+        Measurement("spread of the diagonal, %", "0: one step size for all", spread, high=5),
+        Measurement("largest entry off the diagonal, beside the diagonal", "0", largest, high=0.05),
     ]
     ones = GaussianTeacher(scale=0.0, mean=1.0)
     learners = {"layer": model, "least squares": LeastSquares()}
@@ -244,18 +242,20 @@ def random_covariances(shelf: Shelf) -> Outcome:
     for pair in (NEW_VARIANCES[:3], NEW_VARIANCES[3:]):
         task = LinearRegression(input_dim=RANDOM_D, num_examples=RANDOM_N, inputs=Gaussian(pair), teacher=ones)
         for name, gradients in over_tasks(_weights, learners, task, num_tasks=NUM_TASKS, key=KEY).items():
-            factors[name] += [Mean.of(column) for column in gradients.T]
+            factors[name] += [Estimate.of(column) for column in gradients.T]
     for variance, factor in zip(NEW_VARIANCES, factors["layer"], strict=True):
         what = f"λ_new = {variance:g}: factor on its coordinate of w"
-        findings.append(
-            Finding(what, f"{variance / 3:.4g} (λ/3)", factor, Bar(0.95 * variance / 3, 1.05 * variance / 3))
+        measurements.append(
+            Measurement(what, f"{variance / 3:.4g} (λ/3)", factor, 0.95 * variance / 3, 1.05 * variance / 3)
         )
     apart = max(abs((factor.value or 0.0) - 1) for factor in factors["least squares"])
-    findings.append(Finding("least squares: largest distance of its factor from 1", "0", exact(apart), Bar(high=1e-3)))
+    measurements.append(
+        Measurement("least squares: largest distance of its factor from 1", "0", exact(apart), high=1e-3)
+    )
     conditions = (
         f"mean ∂ŷ/∂x_query on {NUM_TASKS:,} tasks, w = (1, 1, 1), x ~ N(0, diag λ_new), N = {RANDOM_N}, d = {RANDOM_D}"
     )
-    return Outcome(tuple(findings), conditions, _factors_figure(factors, p))
+    return Outcome(tuple(measurements), conditions, _factors_figure(factors, p))
 
 
 def _weights(learners: Mapping[str, Learner], prompt: Prompt, target: Array) -> dict[str, Float[Array, " input_dim"]]:
@@ -263,7 +263,7 @@ def _weights(learners: Mapping[str, Learner], prompt: Prompt, target: Array) -> 
     return {name: sensitivity(learner, prompt)[0] for name, learner in learners.items()}
 
 
-def _factors_figure(factors: Mapping[str, Sequence[Mean]], p: float) -> Figure:
+def _factors_figure(factors: Mapping[str, Sequence[Estimate]], p: float) -> Figure:
     figure = Figure(figsize=(5.6, 3.8), layout="constrained")
     ax = figure.subplots()
     lambdas = np.array([0.0, 1.1 * max(NEW_VARIANCES)])
@@ -280,26 +280,3 @@ def _factors_figure(factors: Mapping[str, Sequence[Mean]], p: float) -> Figure:
     ax.set_title("trained on covariances drawn anew for every prompt", fontsize="medium")
     ax.legend(frameon=False, fontsize="small")
     return figure
-
-
-PROMPT_LENGTH = Result(
-    id="prompt-length",
-    claim="On prompts of M examples the risk is a variance ∝ 1/M and a squared bias ∝ 1/N² that no M takes away.",
-    source="Zhang et al. 2024, Theorem 4.2",
-    checkpoints=(ANISOTROPIC,),
-    measure=prompt_length,
-)
-COVARIATE_SHIFT = Result(
-    id="covariate-shift",
-    claim="Inputs scaled by c scale predictions by c², noise and other teachers are tolerated, an orthogonal query gets 0.",
-    source="Zhang et al. 2024, sections 4 and 5; Garg et al. 2022",
-    checkpoints=(ANISOTROPIC, *ISOTROPIC),
-    measure=covariate_shift,
-)
-RANDOM_COVARIANCES = Result(
-    id="random-covariances",
-    claim="Trained on a covariance drawn for each prompt, one layer multiplies each coordinate of w by λ_new·E[λ²]/E[λ³].",
-    source="Zhang et al. 2024, section 5",
-    checkpoints=(RANDOM,),
-    measure=random_covariances,
-)

@@ -9,16 +9,16 @@ from jaxtyping import Array
 from ....train.tasks.inputs import Gaussian
 from ....train.tasks.regression import LinearRegression
 from ....zoo.models.merged_lsa import MergedLSA
-from ...estimates.estimate import Mean
+from ...estimates.estimate import Estimate
 from ...pictures.curves import colours
 from ...pictures.style import Figure
 from ...theory.gradient_flow import balanced_start, gradient_flow
 from ...theory.least_losses import least_losses
 from ...theory.population_loss import population_loss
-from ...weights.conserved_quantities import balance_path
+from ...weights.conserved_quantities import conserved_path
 from ...weights.conserved_quantities_plot import balance_curves
-from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
-from .fixed_preconditioner import COVARIATE_SHIFT, PROMPT_LENGTH, RANDOM_COVARIANCES
+from ..catalogue import measures
+from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact, percent
 from .learned_matrices import Square, gamma_inverse, relative_distance
 
 KEY = jr.key(RESULT_SEED)
@@ -57,16 +57,17 @@ def flow_from(scale: float, factor: float = 1.0) -> Flow:
     return gradient_flow(with_parameters(factor * u, U / factor), FLOW_TASK, duration=DURATION, num_points=NUM_POINTS)
 
 
-def hyperbola(shelf: Shelf) -> Outcome:
+@measures("hyperbola")
+def hyperbola(source: CheckpointSource) -> Outcome:
     """Where the flow ends from several starts, and that there are no other minima."""
     inverse = gamma_inverse(FLOW_VARIANCES, N)
     flows = {f"balanced, σ = {scale}": flow_from(scale) for scale in SCALES}
     flows |= {f"(u, U) ← ({c:g}u, U/{c:g}), σ = {UNBALANCED_SCALE}": flow_from(UNBALANCED_SCALE, c) for c in FACTORS}
-    findings = []
+    measurements = []
     for name, flow in flows.items():
         u, U = parameters(flow[NUM_POINTS])
         apart = percent(exact(relative_distance(u * U, inverse)))
-        findings.append(Finding(f"{name}: distance of u·U from Γ⁻¹ at the end, %", "0", apart, Bar(high=0.1)))
+        measurements.append(Measurement(f"{name}: distance of u·U from Γ⁻¹ at the end, %", "0", apart, high=0.1))
     least = least_losses(FLOW_TASK).preconditioned_step
     differences = []
     for key in jr.split(KEY, NUM_RANDOM):
@@ -74,8 +75,8 @@ def hyperbola(shelf: Shelf) -> Outcome:
         above = population_loss(model, FLOW_TASK) - least
         differences.append(abs(completed_square(*parameters(model)) / above - 1))
     what = f"½‖Γ^½(uΛ^½UΛ^½ − ΛΓ⁻¹)‖²_F beside what the loss is above its least, {NUM_RANDOM} random (u, U): largest difference, %"
-    findings.append(Finding(what, "0", percent(exact(max(differences))), Bar(high=1e-4)))
-    return Outcome(tuple(findings), FLOW_CONDITIONS, _hyperbola_figure(flows, float(np.linalg.norm(inverse))))
+    measurements.append(Measurement(what, "0", percent(exact(max(differences))), high=1e-4))
+    return Outcome(tuple(measurements), FLOW_CONDITIONS, _hyperbola_figure(flows, float(np.linalg.norm(inverse))))
 
 
 def completed_square(u: float, U: Square) -> float:
@@ -101,19 +102,20 @@ def _hyperbola_figure(flows: dict[str, Flow], norm: float) -> Figure:
     return figure
 
 
-def balance(shelf: Shelf) -> Outcome:
+@measures("balance")
+def balance(source: CheckpointSource) -> Outcome:
     """What the flow conserves, and the limit that this picks."""
     inverse = gamma_inverse(FLOW_VARIANCES, N)
     size = float(np.linalg.norm(inverse))
     flows = {scale: flow_from(scale) for scale in SCALES}
-    findings = []
+    measurements = []
     for scale, flow in flows.items():
         u, U = parameters(flow[NUM_POINTS])
         off, apart = percent(exact(u / size**0.5 - 1)), percent(exact(relative_distance(U, inverse / size**0.5)))
-        findings += [
-            Finding(f"σ = {scale}: drift of u² − ‖U‖²_F, of the largest u² + ‖U‖²_F", "0", drift(flow), Bar(high=1e-6)),
-            Finding(f"σ = {scale}: limit of u beside ‖Γ⁻¹‖^½, %", "0", off, Bar(-0.1, 0.1)),
-            Finding(f"σ = {scale}: limit of U, distance from Γ⁻¹/‖Γ⁻¹‖^½, %", "0", apart, Bar(high=0.1)),
+        measurements += [
+            Measurement(f"σ = {scale}: drift of u² − ‖U‖²_F, of the largest u² + ‖U‖²_F", "0", drift(flow), high=1e-6),
+            Measurement(f"σ = {scale}: limit of u beside ‖Γ⁻¹‖^½, %", "0", off, -0.1, 0.1),
+            Measurement(f"σ = {scale}: limit of U, distance from Γ⁻¹/‖Γ⁻¹‖^½, %", "0", apart, high=0.1),
         ]
     for factor in FACTORS:
         unbalanced = flow_from(UNBALANCED_SCALE, factor)
@@ -121,17 +123,17 @@ def balance(shelf: Shelf) -> Outcome:
         conserved = u_0**2 - np.linalg.norm(U_0) ** 2
         limit = float(((conserved + (conserved**2 + 4 * size**2) ** 0.5) / 2) ** 0.5)
         name = f"start with u/‖U‖ = {factor**2:g}"
-        findings += [
-            Finding(f"{name}: drift of u² − ‖U‖²_F", "0", drift(unbalanced), Bar(high=1e-6)),
-            Finding(f"{name}: limit of u", f"{limit:.4f} (closed form)", exact(u), Bar(0.999 * limit, 1.001 * limit)),
+        measurements += [
+            Measurement(f"{name}: drift of u² − ‖U‖²_F", "0", drift(unbalanced), high=1e-6),
+            Measurement(f"{name}: limit of u", f"{limit:.4f} (closed form)", exact(u), 0.999 * limit, 1.001 * limit),
         ]
-    return Outcome(tuple(findings), FLOW_CONDITIONS, _balance_figure(flows, size))
+    return Outcome(tuple(measurements), FLOW_CONDITIONS, _balance_figure(flows, size))
 
 
-def drift(flow: Flow) -> Mean:
+def drift(flow: Flow) -> Estimate:
     """The largest change of u² − ‖U‖²_F over a flow, relative to the largest u² + ‖U‖²_F."""
-    (of_blocks,) = (balance for balance in balance_path(flow).balances if balance.law.startswith("u²"))
-    return Mean(of_blocks.drift, None)
+    (of_blocks,) = (balance for balance in conserved_path(flow).balances if balance.law.startswith("u²"))
+    return Estimate(of_blocks.drift, None)
 
 
 def _balance_figure(flows: dict[float, Flow], size: float) -> Figure:
@@ -147,31 +149,9 @@ def _balance_figure(flows: dict[float, Flow], size: float) -> Figure:
     left.set(xlabel="time of the flow", ylabel="u and ‖U‖ (Frobenius)", ylim=(0, None))
     left.set_title("from a balanced start u = ‖U‖ stays", fontsize="medium")
     left.legend(frameon=False, fontsize="small", loc="lower right")
-    path = balance_path({k: flows[SCALES[1]][k] for k in range(shown.stop)})
+    path = conserved_path({k: flows[SCALES[1]][k] for k in range(shown.stop)})
     balance_curves(
         path, logarithmic=False, xlabel=f"point of the flow, {NUM_POINTS / DURATION:g} to a unit of time", ax=right
     )
     right.set_title(f"what the flow conserves, σ = {SCALES[1]}", fontsize="medium")
     return figure
-
-
-ORDER = 100  # in the document
-RESULTS = (
-    Result(
-        id="hyperbola",
-        claim="Gradient flow on the loss of one layer ends at a global minimum, and these are the hyperbola u·U = Γ⁻¹.",
-        source="Zhang et al. 2024, Theorem 4.1",
-        checkpoints=(),
-        measure=hyperbola,
-    ),
-    Result(
-        id="balance",
-        claim="u² − ‖U‖²_F is conserved, so that a balanced start ends at u = ‖Γ⁻¹‖^½, U = Γ⁻¹/‖Γ⁻¹‖^½.",
-        source="Zhang et al. 2024, Theorem 4.1",
-        checkpoints=(),
-        measure=balance,
-    ),
-    PROMPT_LENGTH,
-    COVARIATE_SHIFT,
-    RANDOM_COVARIANCES,
-)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ...estimates.estimate import Mean
+from ...estimates.estimate import Estimate
 from ...weights.products import products
 from ..result import percent
 
@@ -42,6 +42,6 @@ def off_diagonal(matrix: Square) -> Square:
     return matrix - np.diag(np.diag(matrix))
 
 
-def excess(errors: dict[str, np.ndarray], name: str, other: str) -> Mean:
+def excess(errors: dict[str, np.ndarray], name: str, other: str) -> Estimate:
     """By how many per cent the loss of one learner is above another's, on the same tasks."""
-    return percent(Mean.of(errors[name] - errors[other]), of=float(errors[other].mean()))
+    return percent(Estimate.of(errors[name] - errors[other]), of=float(errors[other].mean()))

@@ -8,10 +8,11 @@ from ....train.tasks.regression import LinearRegression
 from ....train.tuning.baselines import best_baseline
 from ...behaviour.alignment import Alignment, alignment
 from ...estimates.errors_on_tasks import half_squared_errors
-from ...estimates.estimate import Mean
+from ...estimates.estimate import Estimate
 from ...pictures.curves import colours, draw_curve
 from ...pictures.style import Figure
-from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact
+from ..catalogue import measures
+from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact
 
 DEPTHS = (1, 2, 3, 4)
 FORWARD = {depth: f"lstm-{depth}" for depth in DEPTHS}
@@ -22,59 +23,58 @@ TASK = LinearRegression()
 KEY = jr.key(RESULT_SEED)
 
 
-def lstm(shelf: Shelf) -> Outcome:
+@measures("lstm", checkpoints=(*FORWARD.values(), *BOTH.values(), ATTENTION))
+def lstm(source: CheckpointSource) -> Outcome:
     """LSTMs of one and of both directions, by depth, beside one step of gradient descent and the layer of attention."""
-    learners = {name: shelf.load(name) for name in (*FORWARD.values(), *BOTH.values(), ATTENTION)}
+    learners = {name: source.load(name) for name in (*FORWARD.values(), *BOTH.values(), ATTENTION)}
     descent = best_baseline("gd-1", TASK)
     errors = half_squared_errors({"gd": descent, **learners}, TASK, num_tasks=NUM_TASKS, key=KEY)
-    losses = {name: Mean.of(values) for name, values in errors.items()}
+    losses = {name: Estimate.of(values) for name, values in errors.items()}
     aligned = {
         name: alignment(learner, descent, TASK, num_tasks=NUM_TASKS, key=KEY) for name, learner in learners.items()
     }
-    findings = []
+    measurements = []
     for depth in DEPTHS:
         forward, both = aligned[FORWARD[depth]], aligned[BOTH[depth]]
         distance = _over(both.prediction_distance, forward.prediction_distance)
         cosine = _less(both.sensitivity_cosine, forward.sensitivity_cosine)
-        findings += [
-            Finding(
-                f"depth {depth}: prediction distance to GD, both directions over one", "< 1", distance, Bar(high=1)
-            ),
-            Finding(f"depth {depth}: sensitivity cosine with GD, both less one", "> 0", cosine, Bar(low=0)),
+        measurements += [
+            Measurement(f"depth {depth}: prediction distance to GD, both directions over one", "< 1", distance, high=1),
+            Measurement(f"depth {depth}: sensitivity cosine with GD, both less one", "> 0", cosine, low=0),
         ]
     deep, shallow = aligned[BOTH[DEPTHS[-1]]], aligned[BOTH[DEPTHS[0]]]
     deeper = _over(deep.prediction_distance, shallow.prediction_distance)
     rest = deep.prediction_distance
     best_forward = max(aligned[name].sensitivity_cosine.value or 0.0 for name in FORWARD.values())
-    findings += [
-        Finding(f"both directions: prediction distance, depth {DEPTHS[-1]} over depth 1", "< 1", deeper, Bar(high=1)),
-        Finding(
-            f"both directions, depth {DEPTHS[-1]}: prediction distance", "residual differences", rest, Bar(low=0.03)
+    measurements += [
+        Measurement(f"both directions: prediction distance, depth {DEPTHS[-1]} over depth 1", "< 1", deeper, high=1),
+        Measurement(
+            f"both directions, depth {DEPTHS[-1]}: prediction distance", "residual differences", rest, low=0.03
         ),
-        Finding("one direction: best sensitivity cosine with GD", "less aligned", exact(best_forward), Bar(high=0.999)),
+        Measurement("one direction: best sensitivity cosine with GD", "less aligned", exact(best_forward), high=0.999),
     ]
     conditions = f"half-MSE on {NUM_TASKS:,} tasks, N = d = 10, x ~ U(−½, ½)"
-    return Outcome(tuple(findings), conditions, _depth_figure(losses, aligned))
+    return Outcome(tuple(measurements), conditions, _depth_figure(losses, aligned))
 
 
-def _over(numerator: Mean, denominator: Mean) -> Mean:
+def _over(numerator: Estimate, denominator: Estimate) -> Estimate:
     """The quotient of two means, with the standard error it would have were they independent; on the same tasks it is smaller."""
     if not numerator.value or not denominator.value:
-        return Mean(None, None)
+        return Estimate(None, None)
     ratio = numerator.value / denominator.value
     errors = (one.standard_error or 0.0 for one in (numerator, denominator))
     parts = (error / value for error, value in zip(errors, (numerator.value, denominator.value), strict=True))
-    return Mean(ratio, abs(ratio) * math.hypot(*parts))
+    return Estimate(ratio, abs(ratio) * math.hypot(*parts))
 
 
-def _less(one: Mean, other: Mean) -> Mean:
+def _less(one: Estimate, other: Estimate) -> Estimate:
     """The difference of two means, with the standard error it would have were they independent."""
     if one.value is None or other.value is None:
-        return Mean(None, None)
-    return Mean(one.value - other.value, math.hypot(one.standard_error or 0.0, other.standard_error or 0.0))
+        return Estimate(None, None)
+    return Estimate(one.value - other.value, math.hypot(one.standard_error or 0.0, other.standard_error or 0.0))
 
 
-def _depth_figure(losses: dict[str, Mean], aligned: dict[str, Alignment]) -> Figure:
+def _depth_figure(losses: dict[str, Estimate], aligned: dict[str, Alignment]) -> Figure:
     figure = Figure(figsize=(13.0, 4.2), layout="constrained")
     loss, distance, cosine = figure.subplots(1, 3)
     panels = (
@@ -112,20 +112,3 @@ def _depth_figure(losses: dict[str, Mean], aligned: dict[str, Alignment]) -> Fig
     cosine.set_ylim(0, 1.05)
     loss.legend(frameon=False, fontsize="small", loc="lower left")
     return figure
-
-
-ORDER = 80  # in the document
-RESULTS = (
-    Result(
-        id="lstm",
-        claim="LSTMs that read in one direction align less closely with a step of gradient descent; of those that read in both, deeper "
-        "ones predict more like it.",
-        source="Rossi et al. 2024",
-        checkpoints=(*FORWARD.values(), *BOTH.values(), ATTENTION),
-        measure=lstm,
-        because="Trained to the end, LSTMs are not on their way to a step of gradient descent: in both directions, two to four layers "
-        "have a lower half-MSE than the best step, those of one direction come within some per cent of it, and all of them by "
-        "sensitivities of their own, whose cosine with those of the step is 0.93 to 0.95 at every depth. Those of both "
-        "directions predict most like it with two layers.",
-    ),
-)

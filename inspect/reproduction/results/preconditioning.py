@@ -27,7 +27,8 @@ from ...stored_steps import stored_models
 from ...theory.least_losses import least_losses
 from ...theory.population_loss import population_loss
 from ...weights.heatmap import product_heatmap, symmetric_limit
-from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact, percent
+from ..catalogue import measures
+from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact, percent
 from .learned_matrices import (
     Square,
     excess,
@@ -37,7 +38,6 @@ from .learned_matrices import (
     off_diagonal,
     relative_distance,
 )
-from .relu_attention import RELU_ATTENTION
 
 N, d = 20, len(VARIANCES)
 ISOTROPIC = LinearRegression(input_dim=d, num_examples=N, inputs=Gaussian())
@@ -55,9 +55,10 @@ DISTANCE = "relative distance of Λ^½AΛ^½ from a multiple of I"
 PUBLISHED_SIZES = (-0.38, -2.40, -9.59)
 
 
-def preconditioner(shelf: Shelf) -> Outcome:
+@measures("preconditioner", checkpoints=("merged-lsa-anisotropic",))
+def preconditioner(source: CheckpointSource) -> Outcome:
     """The matrix that one trained layer steps through, and its exact loss, beside theory."""
-    model = shelf.load("merged-lsa-anisotropic")
+    model = source.load("merged-lsa-anisotropic")
     lambdas, trace = np.array(VARIANCES), sum(VARIANCES)
     inverse = gamma_inverse(VARIANCES, N)
     mse = float((lambdas * (lambdas + trace) / ((N + 1) * lambdas + trace)).sum())
@@ -67,19 +68,19 @@ def preconditioner(shelf: Shelf) -> Outcome:
     distance, largest = relative_distance(P, inverse), float(np.abs(off_diagonal(P)).max() / inverse.max())
     above = 2 * population_loss(model, ANISOTROPIC) / mse - 1
     gain = f"{100 * (least.gradient_step / least.preconditioned_step - 1):.3g} (closed form)"
-    findings = (
-        Finding("relative distance of −N·W_PV,yy·W_KQ,xx from Γ⁻¹, %", "0", percent(exact(distance)), Bar(high=3)),
-        Finding("its largest entry off the diagonal, beside ‖Γ⁻¹‖_op", "0", exact(largest), Bar(high=0.03)),
-        Finding(
+    measurements = (
+        Measurement("relative distance of −N·W_PV,yy·W_KQ,xx from Γ⁻¹, %", "0", percent(exact(distance)), high=3),
+        Measurement("its largest entry off the diagonal, beside ‖Γ⁻¹‖_op", "0", exact(largest), high=0.03),
+        Measurement(
             "exact loss of the weights above Σλᵢ(λᵢ+tr Λ)/((N+1)λᵢ+tr Λ), %",
             f"0 (MSE {mse:.6g})",
             percent(exact(above)),
-            Bar(high=0.3),
+            high=0.3,
         ),
-        Finding("measured loss above a step through Γ⁻¹, %", "0", excess(errors, "model", "Γ⁻¹"), Bar(high=0.3)),
-        Finding("one step of GD above the trained layer, %", gain, excess(errors, "GD", "model"), Bar(low=0)),
+        Measurement("measured loss above a step through Γ⁻¹, %", "0", excess(errors, "model", "Γ⁻¹"), high=0.3),
+        Measurement("one step of GD above the trained layer, %", gain, excess(errors, "GD", "model"), low=0),
     )
-    return Outcome(findings, CONDITIONS.format(DIAGONAL), _preconditioner_figure(P, inverse, least.step_size))
+    return Outcome(measurements, CONDITIONS.format(DIAGONAL), _preconditioner_figure(P, inverse, least.step_size))
 
 
 def _preconditioner_figure(P: Square, inverse: Square, step_size: float) -> Figure:
@@ -140,17 +141,18 @@ def _second_moments(model: SparseLSA, prompt: Prompt, target: Array) -> Array:
     return jnp.stack(moments)
 
 
-def step_sizes(shelf: Shelf) -> Outcome:
+@measures("step-sizes", checkpoints=("sparse-lsa-3", "sparse-lsa-3-no-input-update"))
+def step_sizes(source: CheckpointSource) -> Outcome:
     """The whitened matrices of three layers, with updates of the inputs and without, and what their sizes mean."""
     names = ("sparse-lsa-3", "sparse-lsa-3-no-input-update")
-    updating, still = models = [shelf.load(name) for name in names]
+    updating, still = models = [source.load(name) for name in names]
     gd_pp, gd = best_baseline("gd++-3-free", ISOTROPIC), best_baseline("gd-3-free", ISOTROPIC)
     best = made(gd_pp)
     learners = {**dict(zip(names, models, strict=True)), "GD++": best, "GD": made(gd)}
     learners["reversed"] = eqx.tree_at(lambda model: model.layers, still, still.layers[::-1])
     errors = half_squared_errors(learners, WHITENABLE, num_tasks=NUM_TASKS, key=KEY)
-    findings = [
-        Finding(f"{name}, layer {k + 1}: {DISTANCE}", "→ 0", exact(from_multiple_of_identity(matrix)), Bar(high=0.1))
+    measurements = [
+        Measurement(f"{name}, layer {k + 1}: {DISTANCE}", "→ 0", exact(from_multiple_of_identity(matrix)), high=0.1)
         for name, model in zip(names, models, strict=True)
         for k, matrix in enumerate(whitened(model))
     ]
@@ -158,27 +160,34 @@ def step_sizes(shelf: Shelf) -> Outcome:
     for name, model in {"sparse-lsa-3": updating, "weights made of the best GD++": best}.items():
         found, of_layers[name] = sizes(model), curvatures(model)
         for k, (size, published) in enumerate(zip(found, PUBLISHED_SIZES, strict=True)):
-            bar = Bar(1.1 * published, 0.9 * published)
-            findings.append(Finding(f"{name}, layer {k + 1}: step size", f"≈ {published:.2f}", exact(size), bar))
+            measurements.append(
+                Measurement(
+                    f"{name}, layer {k + 1}: step size",
+                    f"≈ {published:.2f}",
+                    exact(size),
+                    1.1 * published,
+                    0.9 * published,
+                )
+            )
         growth = exact((found[1:] / found[:-1]).min())
         condition = np.median(of_layers[name][:, :, -1] / of_layers[name][:, :, 0], axis=0)
         better = exact(condition[2] / condition[0])
-        findings += [
-            Finding(f"{name}: least growth of the step size over a layer", "4.0", growth, Bar(low=1)),
-            Finding(f"{name}: median condition number at layer 3, beside layer 1", "< 1", better, Bar(high=1)),
+        measurements += [
+            Measurement(f"{name}: least growth of the step size over a layer", "4.0", growth, low=1),
+            Measurement(f"{name}: median condition number at layer 3, beside layer 1", "< 1", better, high=1),
         ]
     above_gd_pp, above_gd = excess(errors, names[0], "GD++"), excess(errors, names[1], "GD")
     order = excess(errors, "reversed", names[1])
-    findings += [
-        Finding("sparse-lsa-3: loss above those weights, %", "0", above_gd_pp, Bar(high=1)),
-        Finding("without input updates: loss above the best three free steps of GD, %", "0", above_gd, Bar(high=1)),
-        Finding(
-            "without input updates, layers in reverse: change of the loss, %", "0: steps commute", order, Bar(-1, 1)
+    measurements += [
+        Measurement("sparse-lsa-3: loss above those weights, %", "0", above_gd_pp, high=1),
+        Measurement("without input updates: loss above the best three free steps of GD, %", "0", above_gd, high=1),
+        Measurement(
+            "without input updates, layers in reverse: change of the loss, %", "0: steps commute", order, -1, 1
         ),
     ]
-    paths = {name: stored_models(shelf.place(name)) for name in names}
+    paths = {name: stored_models(source.place(name)) for name in names}
     return Outcome(
-        tuple(findings),
+        tuple(measurements),
         CONDITIONS.format(DIAGONAL) + ", w ~ N(0, Λ⁻¹)",
         _step_sizes_figure(paths, {**of_layers, names[1]: curvatures(still)}, best),
     )
@@ -225,9 +234,10 @@ def _newton(ax: Axes, of_layer: np.ndarray, met: np.ndarray, name: str, shift: f
     ax.set_title("step size × curvature met by the layer\n(median, 5 to 95 %; at 1 it is Newton's)", fontsize="medium")
 
 
-def symmetry(shelf: Shelf) -> Outcome:
+@measures("symmetry", checkpoints=("sparse-lsa-2-isotropic",))
+def symmetry(source: CheckpointSource) -> Outcome:
     """Two layers for isotropic inputs: their matrices, their loss beside two free steps of GD, and the step of the proof."""
-    model = shelf.load("sparse-lsa-2-isotropic")
+    model = source.load("sparse-lsa-2-isotropic")
     bent = [bend(model, key) for key in jr.split(jr.fold_in(KEY, 1), NUM_BENT)]
     free, shared = best_baseline("gd-2-free", ISOTROPIC), best_baseline("gd-2", ISOTROPIC)
     learners = {"model": model, "free": free, "shared": shared}
@@ -237,24 +247,24 @@ def symmetry(shelf: Shelf) -> Outcome:
     saved = [excess(errors, f"straightened {k}", f"bent {k}") for k in range(NUM_BENT)]
     matrices = [np.asarray(layer.A, np.float64) for layer in model.layers]
     found, best = np.sort([-np.diag(matrix).mean() for matrix in matrices]), np.sort(np.asarray(free.step_size))
-    findings = []
+    measurements = []
     for k, matrix in enumerate(matrices):
         outside = float(np.linalg.norm(off_diagonal(matrix)) / np.linalg.norm(matrix))
         from_identity = from_multiple_of_identity(matrix)
-        findings += [
-            Finding(f"layer {k + 1}: A off its diagonal, relative", "0", exact(outside), Bar(high=0.05)),
-            Finding(f"layer {k + 1}: A from a multiple of I, relative", "0", exact(from_identity), Bar(high=0.05)),
+        measurements += [
+            Measurement(f"layer {k + 1}: A off its diagonal, relative", "0", exact(outside), high=0.05),
+            Measurement(f"layer {k + 1}: A from a multiple of I, relative", "0", exact(from_identity), high=0.05),
         ]
     apart, largest = percent(exact(np.abs(found / best - 1).max())), max(saved, key=lambda mean: mean.value or 0.0)
-    findings += [
-        Finding("two step sizes, beside those of the best GD: largest difference, %", "0", apart, Bar(high=5)),
-        Finding("loss above GD with the best two step sizes, %", "0", excess(errors, "model", "free"), Bar(-0.5, 0.5)),
-        Finding("GD with one step size, above it, %", "> 0", excess(errors, "shared", "model"), Bar(low=0)),
-        Finding(
-            f"loss of (D₁, diag A₂) above (D₁, A₂), largest of {NUM_BENT} random A₂, %", "≤ 0", largest, Bar(high=0)
+    measurements += [
+        Measurement("two step sizes, beside those of the best GD: largest difference, %", "0", apart, high=5),
+        Measurement("loss above GD with the best two step sizes, %", "0", excess(errors, "model", "free"), -0.5, 0.5),
+        Measurement("GD with one step size, above it, %", "> 0", excess(errors, "shared", "model"), low=0),
+        Measurement(
+            f"loss of (D₁, diag A₂) above (D₁, A₂), largest of {NUM_BENT} random A₂, %", "≤ 0", largest, high=0
         ),
     ]
-    return Outcome(tuple(findings), CONDITIONS.format("I") + ", w ~ N(0, I)", _symmetry_figure(matrices, best))
+    return Outcome(tuple(measurements), CONDITIONS.format("I") + ", w ~ N(0, I)", _symmetry_figure(matrices, best))
 
 
 def bend(model: SparseLSA, key: Array) -> SparseLSA:
@@ -274,32 +284,3 @@ def _symmetry_figure(matrices: list[Square], best: np.ndarray) -> Figure:
         look: dict[str, Any] = {"labels": LABELS, "limit": limit, "colour_bar": False}
         product_heatmap(matrix, product="W_KQ", title=title, ax=ax, **look)
     return figure
-
-
-ORDER = 90  # in the document
-RESULTS = (
-    Result(
-        id="preconditioner",
-        claim="One layer trained on inputs from N(0, Λ) takes a step preconditioned by Γ⁻¹, Γ = (1 + 1/N)Λ + (tr Λ/N) I.",
-        source="Ahn et al. 2023, Theorem 1; Zhang et al. 2024",
-        checkpoints=("merged-lsa-anisotropic",),
-        measure=preconditioner,
-    ),
-    Result(
-        id="step-sizes",
-        claim="Three layers precondition by multiples of Λ⁻¹; with updates of the inputs the step sizes grow over the layers.",
-        source="Ahn et al. 2023, Theorems 3 and 4, Figures 2 and 3",
-        checkpoints=("sparse-lsa-3", "sparse-lsa-3-no-input-update"),
-        measure=step_sizes,
-        because="The training of `sparse-lsa-3` has not arrived: weights of the same pattern, made of the best three steps of GD++, "
-        "have a far smaller loss. There the sizes of layers 1 and 3 are those published, and layer 2's is larger.",
-    ),
-    Result(
-        id="symmetry",
-        claim="For isotropic inputs the best two layers of the sparse pattern are diagonal: two steps of gradient descent.",
-        source="Ahn et al. 2023, Theorem 2",
-        checkpoints=("sparse-lsa-2-isotropic",),
-        measure=symmetry,
-    ),
-    RELU_ATTENTION,
-)

@@ -11,11 +11,12 @@ from ....train.tasks.inputs import Gaussian
 from ....train.tasks.regression import LinearRegression
 from ....zoo.models.relu_attention import ReLUAttention
 from ...estimates.errors_on_tasks import half_squared_errors
-from ...estimates.estimate import Mean
+from ...estimates.estimate import Estimate
 from ...pictures.style import Figure
 from ...weights.heatmap import product_heatmap
 from ...weights.products import products
-from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, exact
+from ..catalogue import measures
+from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact
 from .learned_matrices import Square, excess, from_multiple_of_identity, learned_preconditioner
 
 N, d = 20, 5
@@ -26,12 +27,13 @@ KEY = jr.key(RESULT_SEED)
 LABELS = tuple(f"x{i + 1}" for i in range(d))
 
 
-def relu_attention(shelf: Shelf) -> Outcome:
+@measures("relu-attention", checkpoints=("relu-attention",))
+def relu_attention(source: CheckpointSource) -> Outcome:
     """The products of a trained layer of ReLU attention, and its loss beside the least of the theory.
 
     E‖(β/N) Σᵢ xᵢ relu(xᵢᵀv) − v‖² = ‖v‖² [(N−1+2(d+2))/(4N) β² − β + 1] is least, ‖v‖² (1 − β/2), at β = 2N/(N−1+2(d+2)).
     """
-    model = shelf.load("relu-attention")
+    model = source.load("relu-attention")
     beta = 2 * N / (N - 1 + 2 * (d + 2))
     half_mse = d * (1 - beta / 2) / 2
     P = learned_preconditioner(model, 1)  # the layer itself takes the mean
@@ -43,31 +45,29 @@ def relu_attention(shelf: Shelf) -> Outcome:
     last_row = float(np.abs(W_KQ[d, :d]).max() / np.abs(np.diag(W_KQ)[:d]).mean())
     from_inputs = float(np.abs(W_PV[d, :d]).max() / abs(W_PV[d, d]))
     coefficient, identity = exact(-np.diag(P).mean()), exact(from_multiple_of_identity(P))
-    least, trained = Mean.of(errors["made"]), excess(errors, "model", "made")
+    least, trained = Estimate.of(errors["made"]), excess(errors, "model", "made")
     smaller, larger = excess(errors, "smaller", "made"), excess(errors, "larger", "made")
-    findings = (
-        Finding(
-            "b·A of the trained layer, mean of the diagonal",
-            f"{-beta:.4f}",
-            coefficient,
-            Bar(-1.03 * beta, -0.97 * beta),
+    measurements = (
+        Measurement(
+            "b·A of the trained layer, mean of the diagonal", f"{-beta:.4f}", coefficient, -1.03 * beta, -0.97 * beta
         ),
-        Finding("b·A from a multiple of I, relative", "0", identity, Bar(high=0.05)),
-        Finding(
-            "last row of W_KQ, largest entry beside the diagonal over x", "0 (assumed)", exact(last_row), Bar(high=0.05)
+        Measurement("b·A from a multiple of I, relative", "0", identity, high=0.05),
+        Measurement(
+            "last row of W_KQ, largest entry beside the diagonal over x", "0 (assumed)", exact(last_row), high=0.05
         ),
-        Finding("W_PV,yx, largest entry beside W_PV,yy", "0", exact(from_inputs), Bar(high=0.05)),
-        Finding(
+        Measurement("W_PV,yx, largest entry beside W_PV,yy", "0", exact(from_inputs), high=0.05),
+        Measurement(
             "half-MSE of weights with b·A = −2N/(N−1+2(d+2)) I",
             f"{half_mse:.4f}",
             least,
-            Bar(0.98 * half_mse, 1.02 * half_mse),
+            0.98 * half_mse,
+            1.02 * half_mse,
         ),
-        Finding("with a coefficient 10 % smaller: above it, %", "> 0", smaller, Bar(low=0)),
-        Finding("with a coefficient 10 % larger: above it, %", "> 0", larger, Bar(low=0)),
-        Finding("the trained layer above those weights, %", "0", trained, Bar(-0.5, 0.5)),
+        Measurement("with a coefficient 10 % smaller: above it, %", "> 0", smaller, low=0),
+        Measurement("with a coefficient 10 % larger: above it, %", "> 0", larger, low=0),
+        Measurement("the trained layer above those weights, %", "0", trained, -0.5, 0.5),
     )
-    return Outcome(findings, CONDITIONS, _relu_figure(W_KQ, W_PV, P))
+    return Outcome(measurements, CONDITIONS, _relu_figure(W_KQ, W_PV, P))
 
 
 def relu_step(coefficient: float, sign: float) -> ReLUAttention:
@@ -89,12 +89,3 @@ def _relu_figure(W_KQ: np.ndarray, W_PV: np.ndarray, P: Square) -> Figure:
     product_heatmap(-P, product="W_KQ", title="b·A = $W_{PV,yy}\\,W_{KQ,xx}$", ax=right, **look)
     figure.supxlabel("the column y of $W_{KQ}$ and the rows x of $W_{PV}$ reach no prediction", fontsize="small")
     return figure
-
-
-RELU_ATTENTION = Result(
-    id="relu-attention",
-    claim="ReLU attention trained on isotropic inputs takes a step of gradient descent, b·A = −2N/(N−1+2(d+2)) I.",
-    source="Ahn et al. 2023, ReLU attention",
-    checkpoints=("relu-attention",),
-    measure=relu_attention,
-)

@@ -17,14 +17,15 @@ from ...behaviour.rollouts_plot import rollouts_figure
 from ...behaviour.shifts import Shift, shift
 from ...behaviour.shifts_plot import shift_curves
 from ...estimates.errors_on_tasks import half_squared_errors
-from ...estimates.estimate import Mean
+from ...estimates.estimate import Estimate
 from ...estimates.means import UNDEFINED, finite_mean
 from ...pictures.curves import colours, draw_curve, logarithmic_losses
 from ...pictures.style import Figure
-from ...weights.implied_step import read_step
+from ...weights.implied_step import implied_steps
 from ...weights.interpolation import with_products
 from ...weights.products import gauge_fixed, products
-from ..result import RESULT_SEED, Bar, Finding, Outcome, Result, Shelf, percent
+from ..catalogue import measures
+from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, percent
 
 SEEDS = ("lsa", "lsa-seed-2", "lsa-seed-3")
 RECURRENT = ("recurrent-lsa-2", "recurrent-lsa-2-seed-1", "recurrent-lsa-2-seed-2")
@@ -47,24 +48,26 @@ PARTS = f"after {NUM_APPLICATIONS} applications, in parts of after 1"
 GAIN = f"mean {PARTS}"
 
 
-def input_shift(shelf: Shelf) -> Outcome:
+@measures("input-shift", checkpoints=SEEDS)
+def input_shift(source: CheckpointSource) -> Outcome:
     """Inputs from U(−α/2, α/2)."""
-    models, widths = {name: shelf.load(name) for name in SEEDS}, [alpha * HALF_WIDTH for alpha in ALPHAS]
+    models, widths = {name: source.load(name) for name in SEEDS}, [alpha * HALF_WIDTH for alpha in ALPHAS]
     measured = _beside_descent(models, "half_width", widths)
-    findings = _overlay(measured, at_twice=5.04)
+    measurements = _overlay(measured, at_twice=5.04)
     for name, model in models.items():
-        (step,) = read_step(products(model)[0])
+        (step,) = implied_steps(products(model)[0])
         own = {"its step": GradientDescent(step.step_size_over_num_examples * TASK.num_examples), name: model}
         beside_own = shift("half_width", own, TASK, values=widths, num_tasks=NUM_TASKS, key=KEY)
-        what = f"{name}: the same from GD with the η its weights spell, %"
-        findings.append(Finding(what, "–", _largest_difference(beside_own, name), Bar(-1, 1)))
+        what = f"{name}: the same from GD with the η its weights imply, %"
+        measurements.append(Measurement(what, "–", _largest_difference(beside_own, name), -1, 1))
     conditions = f"half-MSE on {NUM_TASKS:,} tasks, N = d = 10, x ~ U(−α/2, α/2), α from ½ to 2 (training: 1)"
-    return Outcome(tuple(findings), conditions, _scaled_figure(measured))
+    return Outcome(tuple(measurements), conditions, _scaled_figure(measured))
 
 
-def teacher_shift(shelf: Shelf) -> Outcome:
+@measures("teacher-shift", checkpoints=SEEDS)
+def teacher_shift(source: CheckpointSource) -> Outcome:
     """Teachers from N(0, α²I)."""
-    measured = _beside_descent({name: shelf.load(name) for name in SEEDS}, "teacher_scale", ALPHAS)
+    measured = _beside_descent({name: source.load(name) for name in SEEDS}, "teacher_scale", ALPHAS)
     conditions = (
         f"half-MSE on {NUM_TASKS:,} tasks, N = d = 10, x ~ U(−½, ½), w ~ N(0, α²I), α from ½ to 2 (training: 1)"
     )
@@ -77,55 +80,58 @@ def _beside_descent(models: dict[str, Any], kind: str, values: Sequence[float]) 
     return shift(kind, learners, TASK, values=values, num_tasks=NUM_TASKS, key=KEY)
 
 
-def _overlay(measured: Shift, *, at_twice: float) -> list[Finding]:
+def _overlay(measured: Shift, *, at_twice: float) -> list[Measurement]:
     """How far the trained layers are from gradient descent, and how far the scale brings all of them from predicting 0."""
     *learners, nothing = measured.half_mse
     zero = measured.half_mse[nothing][-1].value
     what = "largest difference from GD over the range, %"
-    differences = [Finding(f"{name}: {what}", "0", _largest_difference(measured, name), Bar(-1, 1)) for name in SEEDS]
-    bar = Bar(round(0.97 * at_twice, 3), round(1.03 * at_twice, 3))
+    differences = [Measurement(f"{name}: {what}", "0", _largest_difference(measured, name), -1, 1) for name in SEEDS]
     return differences + [
-        Finding(
+        Measurement(
             f"{name}: half-MSE at α = 2, in parts of that of predicting 0",
             f"{at_twice} (closed form)",
             _ratio(measured.half_mse[name][-1], to=zero),
-            bar,
+            round(0.97 * at_twice, 3),
+            round(1.03 * at_twice, 3),
         )
         for name in learners
     ]
 
 
-def distributions(shelf: Shelf) -> Outcome:
+@measures("distributions", checkpoints=(*SEEDS, *RECURRENT))
+def distributions(source: CheckpointSource) -> Outcome:
     """Normal, exponential and Laplace inputs, scaled by α, for one layer and for one layer applied twice."""
-    models = {name: shelf.load(name) for name in (*SEEDS, *RECURRENT)}
-    steps = {f"the steps of {name}": _spelled_steps(models[name]) for name in RECURRENT}
+    models = {name: source.load(name) for name in (*SEEDS, *RECURRENT)}
+    steps = {f"the steps of {name}": _implied_descent(models[name]) for name in RECURRENT}
     learners = {"GD": best_baseline("gd-1", TASK), "GD++": best_baseline("gd++-2", TASK)} | models | steps
     errors: Errors = {inputs: [] for inputs in DISTRIBUTIONS}
     for alpha in DISTRIBUTION_ALPHAS:
         sweep = distribution(replace(TASK, inputs=Uniform(alpha * HALF_WIDTH)), DISTRIBUTIONS)
         for inputs, task in zip(DISTRIBUTIONS, sweep.tasks, strict=True):
             errors[inputs].append(half_squared_errors(learners, task, num_tasks=DISTRIBUTION_TASKS, key=KEY))
-    findings = [
-        Finding(
+    measurements = [
+        Measurement(
             f"{name}, {inputs} inputs: largest difference from {algorithm} over α, %",
             "0",
             _largest(_percent_above(at_alpha[name], at_alpha[algorithm]) for at_alpha in errors[inputs]),
-            Bar(-10, 10),
+            -10,
+            10,
         )
         for algorithm, names in (("GD", SEEDS), ("GD++", RECURRENT))
         for inputs in DISTRIBUTIONS
         for name in names
     ]
-    findings += [
-        Finding(
-            f"{name}: largest of all from GD++ with the (η, γ) its weights spell, %",
+    measurements += [
+        Measurement(
+            f"{name}: largest of all from GD++ with the (η, γ) its weights imply, %",
             "–",
             _largest(
                 _percent_above(at_alpha[name], at_alpha[f"the steps of {name}"])
                 for inputs in DISTRIBUTIONS
                 for at_alpha in errors[inputs]
             ),
-            Bar(-10, 10),
+            -10,
+            10,
         )
         for name in RECURRENT
     ]
@@ -133,48 +139,49 @@ def distributions(shelf: Shelf) -> Outcome:
         f"half-MSE on {DISTRIBUTION_TASKS:,} tasks, N = d = 10, inputs with E[x²] = α²/12, "
         "α from ½ to 2 (training: α = 1, uniform); GD is one step, GD++ two"
     )
-    return Outcome(tuple(findings), conditions, _distributions_figure(errors))
+    return Outcome(tuple(measurements), conditions, _distributions_figure(errors))
 
 
-def _spelled_steps(model: Any) -> GradientDescentPlusPlus:
-    """The steps of GD++ that the weights of a layer applied twice spell."""
-    (step,) = read_step(products(model)[0])
+def _implied_descent(model: Any) -> GradientDescentPlusPlus:
+    """The steps of GD++ that the weights of a layer applied twice imply."""
+    (step,) = implied_steps(products(model)[0])
     return GradientDescentPlusPlus(step.step_size_over_num_examples * TASK.num_examples, step.gamma, num_steps=2)
 
 
-def _percent_above(errors: np.ndarray, others: np.ndarray) -> Mean:
+def _percent_above(errors: np.ndarray, others: np.ndarray) -> Estimate:
     """How far a half-MSE is above another's on the same tasks, in per cent of that."""
     return percent(finite_mean(errors - others), of=float(others.mean()))
 
 
-def damping(shelf: Shelf) -> Outcome:
+@measures("damping", checkpoints=SEEDS)
+def damping(source: CheckpointSource) -> Outcome:
     """The trained layers, and the step of gradient descent, applied again and again, each update times λ."""
-    models = {name: shelf.load(name) for name in SEEDS}
+    models = {name: source.load(name) for name in SEEDS}
     trained = {name: _rolled(model) for name, model in models.items()}
     frozen = {f"{name} without its update of x": _rolled(_without_input_update(m)) for name, m in models.items()}
     descent = trained["lsa"].descent
-    findings = [
-        Finding("GD, λ = 1: diverging tasks, %", "≈ 3.5", percent(descent[0].diverging), Bar(3, 4)),
-        Finding(f"GD, λ = 1: {GAIN}", "diverges", Mean(_gain(descent[0]).value, None), Bar(low=10)),
-        Finding("GD, λ = 1: the same of the median", "falls", _median_gain(descent[0]), Bar(high=1)),
-        *(Finding(f"GD, λ = {r.damping:g}: {GAIN}", "falls", _gain(r), Bar(high=1)) for r in descent[1:]),
+    measurements = [
+        Measurement("GD, λ = 1: diverging tasks, %", "≈ 3.5", percent(descent[0].diverging), 3, 4),
+        Measurement(f"GD, λ = 1: {GAIN}", "diverges", Estimate(_gain(descent[0]).value, None), low=10),
+        Measurement("GD, λ = 1: the same of the median", "falls", _median_gain(descent[0]), high=1),
+        *(Measurement(f"GD, λ = {r.damping:g}: {GAIN}", "falls", _gain(r), high=1) for r in descent[1:]),
     ]
     for name, rolled in trained.items():
         whole, *damped = rolled.model
-        findings += [
-            Finding(f"{name}, λ = 1: diverging tasks, %", "diverges", percent(whole.diverging), Bar(low=3)),
-            Finding(f"{name}, λ = 1: median {PARTS}", "falls", _median_gain(whole), Bar(high=1)),
-            *(Finding(f"{name}, λ = {r.damping:g}: {GAIN}", "falls", _gain(r), Bar(high=1)) for r in damped),
+        measurements += [
+            Measurement(f"{name}, λ = 1: diverging tasks, %", "diverges", percent(whole.diverging), low=3),
+            Measurement(f"{name}, λ = 1: median {PARTS}", "falls", _median_gain(whole), high=1),
+            *(Measurement(f"{name}, λ = {r.damping:g}: {GAIN}", "falls", _gain(r), high=1) for r in damped),
         ]
-    findings += [
-        Finding(f"{name}, λ = {r.damping:g}: {GAIN}", "–", _gain(r), Bar(high=1))
+    measurements += [
+        Measurement(f"{name}, λ = {r.damping:g}: {GAIN}", "–", _gain(r), high=1)
         for name, rolled in frozen.items()
         for r in rolled.model[1:]
     ]
     conditions = (
         f"half-MSE on {ROLLED_TASKS:,} tasks, N = d = 10, x ~ U(−½, ½), {NUM_APPLICATIONS} applications, η of one step"
     )
-    return Outcome(tuple(findings), conditions, rollouts_figure(trained["lsa"], name="lsa"))
+    return Outcome(tuple(measurements), conditions, rollouts_figure(trained["lsa"], name="lsa"))
 
 
 def _rolled(model: Any) -> Rollouts:
@@ -189,29 +196,29 @@ def _without_input_update(model: Any) -> Any:
     )
 
 
-def _gain(rollout: Rollout) -> Mean:
+def _gain(rollout: Rollout) -> Estimate:
     return _ratio(rollout.mean[-1], to=rollout.mean[1].value)
 
 
-def _median_gain(rollout: Rollout) -> Mean:
-    return _ratio(Mean(rollout.median[-1], None), to=rollout.median[1])
+def _median_gain(rollout: Rollout) -> Estimate:
+    return _ratio(Estimate(rollout.median[-1], None), to=rollout.median[1])
 
 
-def _ratio(mean: Mean, to: float | None) -> Mean:
+def _ratio(mean: Estimate, to: float | None) -> Estimate:
     return percent(mean, of=100 * to) if to else UNDEFINED
 
 
-def _difference(measured: Shift, name: str, place: int) -> Mean:
+def _difference(measured: Shift, name: str, place: int) -> Estimate:
     """How far a learner's half-MSE is above that of the first learner, in per cent of it."""
     first = next(iter(measured.half_mse.values()))[place].value
     return percent(measured.excess[name][place], of=first) if first else UNDEFINED
 
 
-def _largest_difference(measured: Shift, name: str) -> Mean:
+def _largest_difference(measured: Shift, name: str) -> Estimate:
     return _largest(_difference(measured, name, place) for place in range(len(measured.values)))
 
 
-def _largest(means: Iterable[Mean]) -> Mean:
+def _largest(means: Iterable[Estimate]) -> Estimate:
     """The mean of the largest size; undefined where one of them is."""
     return max(means, key=lambda mean: float("inf") if mean.value is None else abs(mean.value))
 
@@ -252,43 +259,3 @@ def _distributions_figure(errors: Errors) -> Figure:
     for ax in axes[-1]:
         ax.set_xlabel("scale α of the inputs, E[x²] = α²/12")
     return figure
-
-
-ORDER = 20  # in the document
-RESULTS = (
-    Result(
-        id="input-shift",
-        claim="Where inputs are larger or smaller than in training, trained layers and one step of gradient descent have the same loss.",
-        source="von Oswald et al. 2023, section 3 and appendix A.2",
-        checkpoints=SEEDS,
-        measure=input_shift,
-        because="The curves lie on one another to the eye, but the η in the weights is up to 0.8 % from the best one, and for inputs "
-        "larger than in training the loss grows with η²; beside a step with the η that its weights spell, every layer is within the bar.",
-    ),
-    Result(
-        id="teacher-shift",
-        claim="Where teachers are larger or smaller than in training, trained layers and one step of gradient descent have the same loss.",
-        source="von Oswald et al. 2023, section 3 and appendix A.2",
-        checkpoints=SEEDS,
-        measure=teacher_shift,
-    ),
-    Result(
-        id="distributions",
-        claim="On inputs from other distributions, scaled by α, trained layers have the loss of the steps they were found to take.",
-        source="von Oswald et al. 2023, section 3 and appendix A.2",
-        checkpoints=(*SEEDS, *RECURRENT),
-        measure=distributions,
-        because="Where inputs are larger than in training, the loss of two steps grows by orders of magnitude and with high powers of "
-        "η and γ, which in the weights are one or two per cent below the best; beside GD++ with the (η, γ) that its weights spell, "
-        "every layer is within the bar.",
-    ),
-    Result(
-        id="damping",
-        claim="A trained layer applied again and again diverges, and damped by λ = 0.75 or 0.70 it does not, like gradient descent.",
-        source="von Oswald et al. 2023, Figure 1 and appendix A.6; Rossi et al. 2024",
-        checkpoints=SEEDS,
-        measure=damping,
-        because="Trained layers also change x a little, by entries of W_PV of about 0.01, and over many applications this grows "
-        "without bound on some tasks; with these entries at zero, and in the construction, λ = 0.75 is enough.",
-    ),
-)

@@ -18,12 +18,13 @@ from ....zoo.algorithms.gradient_descent import GradientDescent
 from ....zoo.algorithms.one_step import fitted_step_size
 from ....zoo.prompt import Prompt
 from ...behaviour.alignment import Alignment, alignment
-from ...estimates.estimate import Mean
+from ...estimates.estimate import Estimate
 from ...pictures.curves import colours, draw_curve
 from ...pictures.style import Figure
-from ...weights.implied_step import read_step
+from ...weights.implied_step import implied_steps
 from ...weights.products import products
-from ..result import RESULT_SEED, Bar, Finding, Outcome, Shelf, exact, percent
+from ..catalogue import measures
+from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact, percent
 
 NUM_TASKS = 100_000
 NUM_STEP_TASKS = 20_000
@@ -38,51 +39,55 @@ SETTINGS = {
 }
 
 
-def learning_rates(shelf: Shelf) -> Outcome:
+@measures("learning-rates", checkpoints=("lsa-100-examples", "lsa-100-examples-half-width-1"))
+def learning_rates(source: CheckpointSource) -> Outcome:
     """A layer for a hundred examples beside steps of several sizes: the cosine does not see the size, the distances do."""
-    layer = shelf.load("lsa-100-examples")
+    layer = source.load("lsa-100-examples")
     optimum = optimal_step_size(LONG).step_size
     wide = replace(LONG, inputs=Uniform(1.0))
-    (wide_reading,) = read_step(products(shelf.load("lsa-100-examples-half-width-1"))[0])
+    (wide_reading,) = implied_steps(products(source.load("lsa-100-examples-half-width-1"))[0])
     small, large = (alignment(layer, GradientDescent(eta), LONG, num_tasks=NUM_TASKS, key=KEY) for eta in RATES)
-    findings = (
-        Finding("η = 5: sensitivity cosine", "aligned", small.sensitivity_cosine, Bar(low=0.99)),
-        Finding("η = 11: sensitivity cosine", "aligned", large.sensitivity_cosine, Bar(low=0.99)),
-        Finding(
+    measurements = (
+        Measurement("η = 5: sensitivity cosine", "aligned", small.sensitivity_cosine, low=0.99),
+        Measurement("η = 11: sensitivity cosine", "aligned", large.sensitivity_cosine, low=0.99),
+        Measurement(
             "prediction distance, η = 5 over η = 11",
             "≫ 1",
             exact(_ratio(small.prediction_distance, large.prediction_distance)),
-            Bar(low=5),
+            low=5,
         ),
-        Finding(
+        Measurement(
             "sensitivity distance, η = 5 over η = 11",
             "≫ 1",
             exact(_ratio(small.sensitivity_distance, large.sensitivity_distance)),
-            Bar(low=5),
+            low=5,
         ),
-        Finding("closed-form η* for x ~ U(−½, ½)", "11", exact(optimum), Bar(10.5, 11.5)),
-        Finding(
+        Measurement("closed-form η* for x ~ U(−½, ½)", "11", exact(optimum), 10.5, 11.5),
+        Measurement(
             "closed-form η* for x ~ U(−1, 1), as in the text",
             "11",
             exact(optimal_step_size(wide).step_size),
-            Bar(10.5, 11.5),
+            10.5,
+            11.5,
         ),
-        Finding(
-            "η that the layer trained on x ~ U(−1, 1) spells",
+        Measurement(
+            "η that the layer trained on x ~ U(−1, 1) implies",
             "11",
             exact(wide_reading.step_size_over_num_examples * wide.num_examples),
-            Bar(10.5, 11.5),
+            10.5,
+            11.5,
         ),
     )
     etas = np.unique([*np.linspace(2.0, 20.0, 19), optimum])
     aligned = [alignment(layer, GradientDescent(eta), LONG, num_tasks=2_000, key=KEY) for eta in etas]
     conditions = f"{NUM_TASKS:,} tasks (curves: 2,000), N = 100, d = 10, x ~ U(−½, ½) unless the row says otherwise"
-    return Outcome(findings, conditions, _rates_figure(etas, aligned, optimum))
+    return Outcome(measurements, conditions, _rates_figure(etas, aligned, optimum))
 
 
-def closed_form_step(shelf: Shelf) -> Outcome:
+@measures("closed-form-step")
+def closed_form_step(source: CheckpointSource) -> Outcome:
     """η* from labelled tasks, from the distribution, and by searching along the line of losses."""
-    findings, curves = [], {}
+    measurements, curves = [], {}
     for name, task in SETTINGS.items():
         prompts, targets = task.sample_batch(KEY, NUM_STEP_TASKS)
         fitted = _fitted(prompts, targets)
@@ -95,41 +100,43 @@ def closed_form_step(shelf: Shelf) -> Outcome:
             loss, bounds=(0.0, 4 * optimum), method="bounded", options={"xatol": 1e-4 * optimum}
         )
         assert fitted.value is not None
-        findings += [
-            Finding(
+        measurements += [
+            Measurement(
                 f"{name}: formula relative to line search, %",
                 "0",
                 exact(100 * (fitted.value / search.x - 1)),
-                Bar(-0.1, 0.1),
+                -0.1,
+                0.1,
             ),
-            Finding(
+            Measurement(
                 f"{name}: formula relative to the expected optimum η* = {optimum:.4g}, %",
                 "0",
-                percent(Mean(fitted.value - optimum, fitted.standard_error), of=optimum),
-                Bar(-2, 2),
+                percent(Estimate(fitted.value - optimum, fitted.standard_error), of=optimum),
+                -2,
+                2,
             ),
         ]
         etas = np.linspace(0.0, 2.0 * optimum, 11)
         curves[name] = (etas, [loss(eta) for eta in etas], optimum, fitted.value, (search.x, search.fun))
     conditions = f"half-MSE of one step of GD from zero, {NUM_STEP_TASKS:,} labelled tasks a setting"
-    return Outcome(tuple(findings), conditions, _step_figure(curves))
+    return Outcome(tuple(measurements), conditions, _step_figure(curves))
 
 
 _squared_errors = eqx.filter_jit(jax.vmap(squared_error, in_axes=(None, 0, 0)))
 
 
-def _ratio(numerator: Mean, denominator: Mean) -> float:
+def _ratio(numerator: Estimate, denominator: Estimate) -> float:
     assert numerator.value is not None
     assert denominator.value is not None
     return numerator.value / denominator.value
 
 
-def _fitted(prompts: Prompt, targets: Array) -> Mean:
+def _fitted(prompts: Prompt, targets: Array) -> Estimate:
     """`fitted_step_size`, with its standard error: N times that of the mean of s(y − ŷ) at η*, over the mean of s²."""
     eta, N = float(fitted_step_size(prompts, targets)), prompts.num_examples
     s = np.asarray(jax.vmap(GradientDescent(N))(prompts), np.float64)[:, 0]
-    error = Mean.of(s * (np.asarray(targets, np.float64)[:, 0] - eta / N * s)).standard_error
-    return Mean(eta, None if error is None else float(N * error / (s**2).mean()))
+    error = Estimate.of(s * (np.asarray(targets, np.float64)[:, 0] - eta / N * s)).standard_error
+    return Estimate(eta, None if error is None else float(N * error / (s**2).mean()))
 
 
 def _rates_figure(etas: np.ndarray, aligned: list[Alignment], optimum: float) -> Figure:

@@ -159,7 +159,7 @@ def its_trace_ends_in_the_prediction(name: str) -> None:
             require(scores.shape[1] == seen.residual.shape[1], "a token of the trace has no scores")
 
 
-@MODEL.clause("Set has_positions = True on the model if the order of the examples matters to it, and only then.")
+@MODEL.clause("Set order_sensitive = True on the model if the order of the examples matters to it, and only then.")
 def the_order_of_examples_matters_only_with_positions(name: str) -> None:
     """Shuffled examples change the prediction if, and only if, the model says that their order matters."""
     with jax.enable_x64(True):
@@ -167,7 +167,7 @@ def the_order_of_examples_matters_only_with_positions(name: str) -> None:
         order = jr.permutation(jr.key(2), prompt.num_examples)
         shuffled = eqx.tree_at(lambda p: (p.xs, p.ys), prompt, (prompt.xs[order], prompt.ys[order]))
         before, after = model(prompt), model(shuffled)
-        if getattr(model, "has_positions", False):
-            require(not jnp.allclose(before, after), "the order makes no difference, but has_positions is True")
+        if getattr(model, "order_sensitive", False):
+            require(not jnp.allclose(before, after), "the order makes no difference, but order_sensitive is True")
         else:
             require_close(after, before, "the prediction for shuffled examples")
