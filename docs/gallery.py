@@ -47,7 +47,7 @@ figure = spectrum_figure(spectra(iclzoo.load("deep-lsa-2")))""",
     ),
     "identification": (
         "Which algorithm is it?",
-        """from iclzoo.inspect.identification.identify_plot import identification_figure
+        """from iclzoo.inspect.identification.verdict_plot import identification_figure
 figure = identification_figure(iclzoo.identify(lsa, task, key=key), name="lsa")""",
     ),
     "interpolation": (
@@ -71,14 +71,14 @@ figure = shifts_figure(shifts(learners, task, key=key)[0])""",
     ),
     "theory": (
         "Exact loss over training, without sampling",
-        """from iclzoo.inspect.theory.least_losses import loss_path
-from iclzoo.inspect.theory.least_losses_plot import loss_path_figure
+        """from iclzoo.inspect.theory.exact_losses import loss_path
+from iclzoo.inspect.theory.exact_losses_plot import loss_path_figure
 figure = loss_path_figure(loss_path("lsa", task))""",
     ),
     "risk": (
         "Risk of the preconditioned step: bias and variance against the length of the prompt",
-        """from iclzoo.inspect.theory.least_losses import preconditioned_risk
-from iclzoo.inspect.theory.least_losses_plot import risk_figure
+        """from iclzoo.inspect.theory.exact_losses import preconditioned_risk
+from iclzoo.inspect.theory.exact_losses_plot import risk_figure
 figure = risk_figure(preconditioned_risk(iclzoo.LinearRegression(inputs=iclzoo.Gaussian(1.0))))""",
     ),
     "balance": (

@@ -12,8 +12,8 @@ from iclzoo.train.tasks.inputs import Exponential, Gaussian, Laplace, RandomCova
 from iclzoo.train.tasks.regression import LinearRegression, PromptPool, SineRegression
 from iclzoo.train.tasks.teachers import GaussianTeacher, PooledTeacher
 from iclzoo.train.tuning.baselines import best_baseline
+from iclzoo.train.tuning.search import tune
 from iclzoo.train.tuning.step_size import optimal_preconditioner, optimal_step_size
-from iclzoo.train.tuning.tuner import tune
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent, GradientDescentPlusPlus, averaging
 from iclzoo.zoo.algorithms.least_squares import (
     LeastSquares,

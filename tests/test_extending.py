@@ -11,7 +11,7 @@ import pytest
 
 import iclzoo
 from iclzoo.inspect.identification.candidates import default_candidates
-from iclzoo.inspect.identification.identify import identify
+from iclzoo.inspect.identification.verdict import identify
 from iclzoo.train.recipes.recipe import Recipe
 from iclzoo.train.run import fit
 from iclzoo.train.tasks.regression import LinearRegression, PromptPool, SineRegression

@@ -13,8 +13,8 @@ from helpers import Still, assert_close
 
 from iclzoo.inspect.identification.candidates import default_candidates, fit_candidate
 from iclzoo.inspect.identification.explained_variance import compare, explained_share
-from iclzoo.inspect.identification.identify import identify
-from iclzoo.inspect.identification.identify_plot import agreement_bars, identification_figure
+from iclzoo.inspect.identification.verdict import identify
+from iclzoo.inspect.identification.verdict_plot import agreement_bars, identification_figure
 from iclzoo.inspect.report.tables import identification_tables
 from iclzoo.train.tasks.inputs import Gaussian, Uniform
 from iclzoo.train.tasks.out_of_distribution import inside_and_outside

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from iclzoo.inspect.weights.interpolation import implied_construction, interpolation, match_heads, with_products
 from iclzoo.inspect.weights.interpolation_plot import interpolation_curves, interpolation_figure
-from iclzoo.inspect.weights.products import gauge_fixed, product_distance, products
+from iclzoo.inspect.weights.weight_products import gauge_fixed, product_distance, products
 from iclzoo.train.losses import over_tasks, squared_error
 from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_attention, gd_plus_plus_lsa

@@ -97,7 +97,7 @@ def test_the_wheel_holds_every_file_once_and_runs(built, tmp_path):
         "zoo/prompt.py",
         "zoo/models/lsa.py",
         "train/run.py",
-        "inspect/weights/products.py",
+        "inspect/weights/weight_products.py",
         "py.typed",
         "__main__.py",
     ):

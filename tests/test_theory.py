@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from helpers import Still, assert_close
 
-from iclzoo.inspect.theory.gradient_flow import balanced_start, gradient_flow
-from iclzoo.inspect.theory.least_losses import least_losses, loss_path
-from iclzoo.inspect.theory.least_losses_plot import (
+from iclzoo.inspect.theory.exact_losses import least_losses, loss_path
+from iclzoo.inspect.theory.exact_losses_plot import (
     least_loss_lines,
     loss_path_curve,
     loss_path_figure,
     risk_curve,
     risk_figure,
 )
+from iclzoo.inspect.theory.gradient_flow import balanced_start, gradient_flow
 from iclzoo.inspect.theory.population_loss import population_loss
 from iclzoo.inspect.theory.risk import preconditioned_risk
 from iclzoo.inspect.weights.conserved_quantities import conserved_path

@@ -84,7 +84,7 @@ def test_it_is_drawn_identified_and_inspected(place, trained):
     code = """if True:
         from pathlib import Path
         import iclzoo
-        from iclzoo.inspect.report.report import write_report
+        from iclzoo.inspect.report.page import write_report
         chosen = [iclzoo.instruments[name] for name in ("weights", "structure", "patterns", "training", "sign")]
         print(write_report(iclzoo.Subject("run", num_tasks=50), Path("report"), chosen))
     """

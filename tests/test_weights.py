@@ -11,8 +11,8 @@ import pytest
 from helpers import assert_close, random_prompt
 
 from iclzoo.inspect.weights.implied_step import implied_steps
-from iclzoo.inspect.weights.products import fix_gauge, gauge_fixed, product_distance, products
 from iclzoo.inspect.weights.spectrum import spectra
+from iclzoo.inspect.weights.weight_products import fix_gauge, gauge_fixed, product_distance, products
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
 from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError

@@ -18,7 +18,7 @@ from ...zoo.token_model import TokenModel
 from ...zoo.trace import trace
 from ..estimates.estimate import Estimate
 from ..weights.implied_step import implied_steps
-from ..weights.products import Products, attention_layers, product_distance, products
+from ..weights.weight_products import Products, attention_layers, product_distance, products
 
 SHOWN_TASKS = 100  # whose eigenvalues are kept one by one
 CHUNK = 500  # tasks at a time: spectra cost more than predictions

@@ -20,7 +20,7 @@ from ...zoo.token_model import TokenModel
 from ...zoo.trace import trace
 from ..estimates.estimate import Estimate
 from ..estimates.means import finite_mean
-from ..weights.products import products
+from ..weights.weight_products import products
 
 
 class Parts(NamedTuple):

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from ..identification.identify import identify
+from ..identification.verdict import identify
 from ..instrument import Content, register_instrument
 from ..report.tables import identification_tables
 from ..subject import Subject
@@ -17,7 +17,7 @@ from ..subject import Subject
     order=20,
 )
 def measure(subject: Subject) -> Content:
-    from ..identification.identify_plot import identification_figure
+    from ..identification.verdict_plot import identification_figure
 
     found = identify(subject.model, subject.task, num_tasks=min(subject.num_tasks, 5_000), key=subject.key)
     return Content(

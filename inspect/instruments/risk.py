@@ -13,7 +13,7 @@ from ..theory.risk import preconditioned_risk
     order=80,
 )
 def measure(subject: Subject) -> Content:
-    from ..theory.least_losses_plot import risk_figure
+    from ..theory.exact_losses_plot import risk_figure
 
     risk = preconditioned_risk(subject.task)
     return Content(

@@ -2,7 +2,7 @@
 
 from ..instrument import Content, register_instrument
 from ..subject import Subject
-from ..theory.least_losses import loss_path
+from ..theory.exact_losses import loss_path
 
 
 @register_instrument(
@@ -12,7 +12,7 @@ from ..theory.least_losses import loss_path
     order=70,
 )
 def measure(subject: Subject) -> Content:
-    from ..theory.least_losses_plot import loss_path_figure
+    from ..theory.exact_losses_plot import loss_path_figure
 
     path = loss_path(subject.steps, subject.task)
     return Content(figure=loss_path_figure(path), alternative="Exact half-MSE over training.", numbers=path)

@@ -4,7 +4,7 @@ from ...zoo.errors import NotApplicable
 from ..instrument import MOST_HEADS, Content, register_instrument
 from ..subject import Subject
 from ..weights.interpolation import implied_construction
-from ..weights.products import gauge_fixed
+from ..weights.weight_products import gauge_fixed
 
 
 @register_instrument(

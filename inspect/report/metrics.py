@@ -22,7 +22,7 @@ from ..behaviour.alignment import Alignment, alignment
 from ..estimates.estimate import Estimate
 from ..estimates.means import mean_over_tasks
 from ..weights.implied_step import ImpliedStep, implied_steps
-from ..weights.products import products
+from ..weights.weight_products import products
 
 # Seeds of the tasks a card's figures are measured on: far from those of any training.
 MEASURING_SEED = 1_000_003

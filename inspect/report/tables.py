@@ -22,7 +22,7 @@ from ...zoo.storage.config import SETTINGS
 from ...zoo.text import printable
 from ..behaviour.alignment import Alignment
 from ..estimates.estimate import Estimate
-from ..identification.identify import Identification
+from ..identification.verdict import Identification
 from ..instrument import INSTRUMENTS
 from ..weights.block_shares import BlockShares
 from .metrics import ALIGNMENT_TASKS

@@ -26,7 +26,7 @@ from ...zoo.errors import NotApplicable, ZooError
 from ...zoo.layers.attention import Product
 from ...zoo.moments import Matrix, Moments
 from ...zoo.token_model import ConcatenatingModel
-from ..weights.products import attention_layers
+from ..weights.weight_products import attention_layers
 
 Scalar = Float[Array, ""]
 Form = Float[Array, "embed_dim embed_dim"]

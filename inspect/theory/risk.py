@@ -14,7 +14,7 @@ from ...zoo.checks.arguments import TASK, several
 from ...zoo.checks.gate import COUNT, gate
 from ...zoo.errors import NotApplicable, ShapeError, ZooError
 from ...zoo.moments import Matrix
-from .least_losses import _teacher_moment
+from .exact_losses import _teacher_moment
 from .population_loss import exact_moments, in_float64
 
 

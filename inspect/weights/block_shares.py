@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from ...zoo.checks.gate import gated
 from ...zoo.errors import NotApplicable
-from .products import products
+from .weight_products import products
 
 
 @dataclass(frozen=True)

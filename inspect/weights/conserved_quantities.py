@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from ...zoo.checks.gate import gated
 from ...zoo.errors import ZooError
 from ..stored_steps import Training, stored_models
-from .products import attention_layers
+from .weight_products import attention_layers
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ...zoo.checks.gate import gated
 from ...zoo.checks.values import one_of
 from ...zoo.errors import HeadError, ZooError
 from ..pictures.style import Figure, label, styled
-from .products import Products, fix_gauge, products
+from .weight_products import Products, fix_gauge, products
 
 # Negative red, zero white, positive blue: safe for colour-blind readers.
 COLOURS = LinearSegmentedColormap.from_list("iclzoo", ["#8f1021", "#dd6f59", "#ffffff", "#5a9bc9", "#0b3a6f"])

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...zoo.checks.gate import gated
 from ...zoo.errors import NotApplicable
-from .products import Products, fix_gauge
+from .weight_products import Products, fix_gauge
 
 
 @dataclass(frozen=True)

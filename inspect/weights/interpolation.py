@@ -25,7 +25,7 @@ from ...zoo.layers.attention import SelfAttention
 from ..estimates.estimate import Estimate
 from ..estimates.means import finite_mean, half_mse_of
 from .implied_step import implied_steps
-from .products import Products, attention_layers, fix_gauge, gauge_fixed, products
+from .weight_products import Products, attention_layers, fix_gauge, gauge_fixed, products
 
 POINTS = np.arange(-4, 25) / 20  # −0.2 … 1.2
 # What two models may differ in and still have the same weights to interpolate: how they were drawn, and the inner size of a product.

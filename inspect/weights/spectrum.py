@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...zoo.checks.gate import gated
-from .products import gauge_fixed
+from .weight_products import gauge_fixed
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from ...zoo.checks.gate import gated
 from ...zoo.errors import ZooError
 from ..stored_steps import Training, stored_models
 from .implied_step import ImpliedStep, implied_steps
-from .products import Products, gauge_fixed, products
+from .weight_products import Products, gauge_fixed, products
 
 
 @dataclass(frozen=True)

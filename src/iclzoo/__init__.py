@@ -1,6 +1,6 @@
 """iclzoo: a zoo of small sequence models that learn in context, the trainer that made them, and the instruments to look inside.
 
-The names used every day are here. Everything else is imported from its module, as in `from iclzoo.inspect.weights.products import spectra`.
+The names used every day are here. Everything else is imported from its module, as in `from iclzoo.inspect.weights.spectrum import spectra`.
 Pictures are imported when they are first asked for, so that `import iclzoo` stays light.
 """
 
@@ -13,13 +13,17 @@ if not (_package / "zoo").is_dir() and (_package.parents[1] / "zoo").is_dir():
     __path__.append(str(_package.parents[1]))  # a checkout without symbolic links
 
 # ruff: noqa: E402 — the path comes first
+from .moved import announce
+
+announce()
+
 from .inspect.behaviour.alignment import alignment, sensitivity
-from .inspect.identification.identify import identify
+from .inspect.identification.verdict import identify
 from .inspect.instrument import INSTRUMENTS as instruments
 from .inspect.instrument import Content, register_instrument
 from .inspect.subject import Subject
 from .inspect.theory.population_loss import population_loss
-from .inspect.weights.products import gauge_fixed, product_distance, products
+from .inspect.weights.weight_products import gauge_fixed, product_distance, products
 from .train.losses import half_mse
 from .train.optimiser import Adam
 from .train.recipes.catalogue import list_recipes, recipe

@@ -229,7 +229,7 @@ def inspect_(
 ) -> None:
     """Write a report: one page with all that applies, figures as PNG and SVG, numbers as JSON and CSV."""
     from .inspect.instrument import instruments
-    from .inspect.report.report import check_report_folder, write_report
+    from .inspect.report.page import check_report_folder, write_report
     from .inspect.subject import Subject
     from .output import counted
 
@@ -282,8 +282,8 @@ def identify(
     output: Annotated[Path | None, A_PICTURE] = None,
 ) -> None:
     """Find the algorithm that a checkpoint runs: each is tuned to it, then compared inside and outside its distribution."""
-    from .inspect.identification.identify import identify_checkpoint
-    from .inspect.identification.identify_plot import identification_figure
+    from .inspect.identification.verdict import identify_checkpoint
+    from .inspect.identification.verdict_plot import identification_figure
     from .inspect.report.tables import identification_tables
     from .output import save_figure, working
 

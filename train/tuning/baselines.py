@@ -20,7 +20,7 @@ from ...zoo.spectrum import spectra
 from ...zoo.storage.config import SETTINGS, to_config
 from ..tasks.task import Task
 from .fitting import fit_predictions
-from .tuner import SpectralLearner, tune
+from .search import SpectralLearner, tune
 
 TUNING_TASKS = 50_000
 FITTING_TOLERANCE = 1e-6  # of the gradient, in parts of the targets' mean square

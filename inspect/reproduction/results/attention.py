@@ -27,7 +27,7 @@ from ...estimates.estimate import Estimate
 from ...estimates.means import as_arrays
 from ...pictures.curves import colours, draw_curve
 from ...pictures.style import Figure
-from ...weights.products import products
+from ...weights.weight_products import products
 from ..catalogue import measures
 from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact, percent
 

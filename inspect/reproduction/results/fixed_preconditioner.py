@@ -23,7 +23,7 @@ from ...estimates.estimate import Estimate
 from ...estimates.means import as_arrays
 from ...pictures.curves import colours
 from ...pictures.style import Figure
-from ...theory.least_losses_plot import risk_curve
+from ...theory.exact_losses_plot import risk_curve
 from ...theory.risk import PreconditionedRisk, preconditioned_risk
 from ..catalogue import measures
 from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact, percent

@@ -12,8 +12,8 @@ from ....zoo.models.merged_lsa import MergedLSA
 from ...estimates.estimate import Estimate
 from ...pictures.curves import colours
 from ...pictures.style import Figure
+from ...theory.exact_losses import least_losses
 from ...theory.gradient_flow import balanced_start, gradient_flow
-from ...theory.least_losses import least_losses
 from ...theory.population_loss import population_loss
 from ...weights.conserved_quantities import conserved_path
 from ...weights.conserved_quantities_plot import balance_curves

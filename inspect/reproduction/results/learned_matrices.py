@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...estimates.estimate import Estimate
-from ...weights.products import products
+from ...weights.weight_products import products
 from ..result import percent
 
 Square = Float[np.ndarray, "input_dim input_dim"]

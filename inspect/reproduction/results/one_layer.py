@@ -14,8 +14,8 @@ from ...weights.heatmap import heatmap
 from ...weights.implied_step import implied_steps
 from ...weights.interpolation import implied_construction, interpolation
 from ...weights.interpolation_plot import interpolation_figure
-from ...weights.products import products
 from ...weights.weight_path import weight_path
+from ...weights.weight_products import products
 from ..catalogue import measures
 from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact, percent
 

@@ -24,7 +24,7 @@ from ...estimates.errors_on_tasks import half_squared_errors
 from ...pictures.curves import colours
 from ...pictures.style import Figure
 from ...stored_steps import stored_models
-from ...theory.least_losses import least_losses
+from ...theory.exact_losses import least_losses
 from ...theory.population_loss import population_loss
 from ...weights.heatmap import product_heatmap, symmetric_limit
 from ..catalogue import measures

@@ -14,7 +14,7 @@ from ...estimates.errors_on_tasks import half_squared_errors
 from ...estimates.estimate import Estimate
 from ...pictures.style import Figure
 from ...weights.heatmap import product_heatmap
-from ...weights.products import products
+from ...weights.weight_products import products
 from ..catalogue import measures
 from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact
 from .learned_matrices import Square, excess, from_multiple_of_identity, learned_preconditioner

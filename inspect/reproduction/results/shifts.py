@@ -23,7 +23,7 @@ from ...pictures.curves import colours, draw_curve, logarithmic_losses
 from ...pictures.style import Figure
 from ...weights.implied_step import implied_steps
 from ...weights.interpolation import with_products
-from ...weights.products import gauge_fixed, products
+from ...weights.weight_products import gauge_fixed, products
 from ..catalogue import measures
 from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, percent
 

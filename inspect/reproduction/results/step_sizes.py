@@ -22,7 +22,7 @@ from ...estimates.estimate import Estimate
 from ...pictures.curves import colours, draw_curve
 from ...pictures.style import Figure
 from ...weights.implied_step import implied_steps
-from ...weights.products import products
+from ...weights.weight_products import products
 from ..catalogue import measures
 from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact, percent
 

@@ -10,7 +10,7 @@ import jax.random as jr
 
 from ..inspect.instrument import INSTRUMENTS, Content
 from ..inspect.pictures.style import drawn
-from ..inspect.report.report import flattened, plain
+from ..inspect.report.page import flattened, plain
 from ..inspect.subject import Subject
 from ..train.tasks.regression import LinearRegression, SineRegression
 from ..zoo.algorithms.least_squares import LeastSquares

@@ -9,7 +9,7 @@ from ...zoo.checks.values import one_of
 from ..estimates.means import as_arrays
 from ..pictures.curves import colours
 from ..pictures.style import Figure, label, styled
-from .identify import ENOUGH, Identification
+from .verdict import ENOUGH, Identification
 
 LOWEST = -0.1  # where the axis of agreements ends; less than 0 is worse than predicting 0, by whatever amount
 

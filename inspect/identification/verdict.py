@@ -81,12 +81,12 @@ def identify(
 ) -> Identification:
     """Tune every candidate to `learner`, and rank them by how much of it they explain inside and outside the training distribution.
 
-        agreement = 1 − E‖ŷ − ŷ'‖² / E‖ŷ‖²,   and the same of sensitivities ∂ŷ/∂x_query
+        explained variance = 1 − E‖ŷ − ŷ'‖² / E‖ŷ‖²,   and the same of sensitivities ∂ŷ/∂x_query
 
     ŷ being the learner's and ŷ' the candidate's (see `ExplainedVariance`). Parameters are tuned to the learner's predictions, so the η
-    found is the learner's own; `best_for_task` gives the best one for the task beside it. Candidates are tuned on `TUNING_TASKS` tasks of the
-    training distribution and measured on `num_tasks` others of each distribution: `task` itself, its inputs times 1.5, and inputs of
-    another shape with the same second moment. The score is the mean of the agreements over distributions and both measures.
+    found is the learner's own; `best_for_task` gives the best one for the task beside it. Candidates are tuned on `TUNING_TASKS` tasks
+    of the training distribution and measured on `num_tasks` others of each distribution: `task` itself, its inputs times 1.5, and inputs
+    of another shape with the same second moment. The score is the mean of the explained variances over distributions and both measures.
 
     First comes the algorithm with the best score; but of two, the one with fewer parameters comes first unless the other's score is
     larger by more than two standard errors of their paired difference, and either by 0.01 or so that less than a tenth is left

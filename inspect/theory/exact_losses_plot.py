@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 
 from ..pictures.curves import colours, logarithmic_losses, say_if_empty
 from ..pictures.style import Figure, styled
-from .least_losses import LeastLosses, LossPath
+from .exact_losses import LeastLosses, LossPath
 from .risk import PreconditionedRisk
 
 HALF_MSE = "half-MSE, ½·mean ‖ŷ − y‖²"
