@@ -45,8 +45,8 @@ class Check:
 
 
 @gate(name=PATH)
-def verify(name: str | Path, *, figures: bool = True) -> Iterator[Check]:
-    """Check a checkpoint against its card: files, tensors, kept steps, the start of training, and the figures.
+def verify(name: str | Path, *, metrics: bool = True) -> Iterator[Check]:
+    """Check a checkpoint against its card: files, tensors, kept steps, the start of training, and the metrics.
 
     Each check is yielded as it is made. **Raises** `CheckpointError` or `UnknownNameError` if there is no readable card.
     """
@@ -57,10 +57,10 @@ def verify(name: str | Path, *, figures: bool = True) -> Iterator[Check]:
     if card.steps:
         yield _attempt("steps", lambda: _check_steps(folder, card))
     yield _attempt("start", lambda: _check_start(folder, card))
-    if not card.figures:
-        yield Check("figures", None, "the card has none")
-    elif figures:
-        yield _attempt("figures", lambda: _check_figures(folder, card))
+    if not card.metrics:
+        yield Check("metrics", None, "the card has none")
+    elif metrics:
+        yield _attempt("metrics", lambda: _check_metrics(folder, card))
 
 
 class _FailedError(Exception):
@@ -119,11 +119,11 @@ def _check_start(folder: Path, card: Card) -> str:
     raise _FailedError(f"step 0 is not what seed {recipe.seed} gives with the same library versions")
 
 
-def _check_figures(folder: Path, card: Card) -> str:
-    task, figures = settings_of(card, "task"), card.figures
+def _check_metrics(folder: Path, card: Card) -> str:
+    task, metrics = settings_of(card, "task"), card.metrics
     if not isinstance(task, Task):
         raise _UncheckableError("the card names no task to measure on")
-    names, num_tasks, seed = (figures.get(name) for name in ("baselines", "num_tasks", "seed"))
+    names, num_tasks, seed = (metrics.get(name) for name in ("baselines", "num_tasks", "seed"))
     if not isinstance(names, Mapping) or (
         card.training and set(names) != set(map(baseline_name, _recipe(card).baselines))
     ):
@@ -135,10 +135,10 @@ def _check_figures(folder: Path, card: Card) -> str:
         num_tasks=checks.whole_number("num_tasks", num_tasks, 1, checks.MAX_TASKS),
         seed=checks.seed("seed", seed),
     ).to_json()
-    wrong = list(_differences(figures, fresh, "", 0.0))
+    wrong = list(_differences(metrics, fresh, "", 0.0))
     if wrong:
-        raise _FailedError(f"{len(wrong)} figures are not reproduced: {'; '.join(wrong[:3])}")
-    return f"half-MSE {fresh['half_mse']['value']:.6f} on {fresh['num_tasks']} tasks, and all other figures, come out as on the card"
+        raise _FailedError(f"{len(wrong)} metrics are not reproduced: {'; '.join(wrong[:3])}")
+    return f"half-MSE {fresh['half_mse']['value']:.6f} on {fresh['num_tasks']} tasks, and all other metrics, come out as on the card"
 
 
 def _recipe(card: Card) -> Recipe:

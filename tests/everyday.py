@@ -22,7 +22,7 @@ COMMANDS = (
     "show lsa",
     "heatmap lsa -o {folder}/lsa.png",
     "train lsa -o {folder}/run --steps 1 --tasks 50",
-    "verify {folder}/run --no-figures",
+    "verify {folder}/run --no-metrics",
     "identify lsa --tasks 50 --candidate gd-1 -o {folder}/identity.svg",
 )
 
@@ -42,7 +42,7 @@ def numbers(folder: Path) -> dict[str, list[float | None]]:
         "predictions": [float(learner(prompt)[0]) for learner in (model, descent, iclzoo.load(folder / "saved"))],
         "sampled": [aligned.prediction_distance.value, aligned.sensitivity_cosine.value],
         "training": [row["half_mse"] for row in trained.log],
-        "the run's figures": [iclzoo.read_card(folder / "run").figures["half_mse"]["value"]],
+        "the run's metrics": [iclzoo.read_card(folder / "run").metrics["half_mse"]["value"]],
     }
 
 

@@ -310,8 +310,8 @@ def test_steps_are_whole_numbers(step, model, tmp_path):
     "entries",
     [
         {"description": "\ud800"},
-        {"figures": {"a": float("nan")}},
-        {"figures": {"a": np.float32(1)}},
+        {"metrics": {"a": float("nan")}},
+        {"metrics": {"a": np.float32(1)}},
         {"task": {"a": object()}},
         {"description": 5},
         {"training": [1]},

@@ -118,7 +118,7 @@ def test_debug_shows_the_traceback():
 
 def test_verify_says_what_is_wrong(folder):
     (folder / "steps" / "100.safetensors").write_bytes((folder / "steps" / "63.safetensors").read_bytes())
-    result = iclzoo("verify", folder, "--no-figures")
+    result = iclzoo("verify", folder, "--no-metrics")
     assert result.returncode == 1
     assert "FAIL files" in " ".join(result.stdout.split())
     assert "1 check failed" in result.stderr
@@ -139,9 +139,9 @@ def test_output_that_cannot_be_written():
 
 
 def test_figures_of_another_form(folder):
-    for figures in ({"num_tasks": "many", "baselines": {}}, {"baselines": {"gd-1": 3}}, {"num_tasks": 5}):
-        write_card(folder, replace(read_card(folder), figures=figures))
-        assert "the figures on the card" in fails("show", folder)
+    for metrics in ({"num_tasks": "many", "baselines": {}}, {"baselines": {"gd-1": 3}}, {"num_tasks": 5}):
+        write_card(folder, replace(read_card(folder), metrics=metrics))
+        assert "the metrics on the card" in fails("show", folder)
 
 
 def test_paths_work_from_anywhere(folder, tmp_path):
@@ -213,7 +213,7 @@ def test_one_bad_card_stops_neither_the_list_nor_the_others_to_verify(tmp_path, 
     listed = capsys.readouterr().out
     assert "damaged: " in listed
     assert "lsa-fast" in listed
-    assert run(["verify", str(tmp_path / "no[red]thing"), str(folder), "--no-figures"]) == 1
+    assert run(["verify", str(tmp_path / "no[red]thing"), str(folder), "--no-metrics"]) == 1
     out, err = capsys.readouterr()
     assert "FAIL card     no checkpoint or folder is called" in out
     assert "no[red]thing" in out
@@ -233,7 +233,7 @@ def test_what_others_wrote_is_shown_as_text(folder, tmp_path, capsys):
     out = capsys.readouterr().out
     assert escaped in out
     assert r"x[/]y \x1b[31m" in out
-    assert run(["verify", str(place), "--no-figures"]) == 1  # its task is no longer that of its recipe
+    assert run(["verify", str(place), "--no-metrics"]) == 1  # its task is no longer that of its recipe
     assert run(["heatmap", str(place), "-o", str(tmp_path / "x[" / "]$a.png")]) == 0
     assert run(["show", str(tmp_path / f"{evil}\nforged")]) == 1
     text = out + "".join(capsys.readouterr())

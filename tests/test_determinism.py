@@ -89,7 +89,7 @@ def numbers():
         "pool": digest(fit(POOL, progress=False).model),
         "tuned": digest(best_baseline("gd-1", replace(TASK, num_distractors=1))),
         "measured": measured.to_json(),
-        "verified": [check.passed for check in verify("lsa", figures=False)],
+        "verified": [check.passed for check in verify("lsa", metrics=False)],
     }
 
 
@@ -220,14 +220,14 @@ def test_a_platform_that_is_not_there(monkeypatch):
 @pytest.mark.parametrize(
     ("entry", "change", "message"),
     [
-        ("figures", {"num_tasks": 10**15}, "num_tasks must be a whole number from 1 to 100000000"),
-        ("figures", {"num_tasks": -1}, "num_tasks must be a whole number"),
-        ("figures", {"num_tasks": None}, "num_tasks must be a whole number"),
-        ("figures", {"seed": -1}, "seed must be a whole number"),
-        ("figures", {"seed": "0"}, "seed must be a whole number"),
-        ("figures", {"baselines": {}}, "the baselines must be those of the recipe"),
-        ("figures", {"baselines": {"gd-999": {}}}, "the baselines must be those of the recipe"),
-        ("figures", {"baselines": 7}, "the baselines must be those of the recipe"),
+        ("metrics", {"num_tasks": 10**15}, "num_tasks must be a whole number from 1 to 100000000"),
+        ("metrics", {"num_tasks": -1}, "num_tasks must be a whole number"),
+        ("metrics", {"num_tasks": None}, "num_tasks must be a whole number"),
+        ("metrics", {"seed": -1}, "seed must be a whole number"),
+        ("metrics", {"seed": "0"}, "seed must be a whole number"),
+        ("metrics", {"baselines": {}}, "the baselines must be those of the recipe"),
+        ("metrics", {"baselines": {"gd-999": {}}}, "the baselines must be those of the recipe"),
+        ("metrics", {"baselines": 7}, "the baselines must be those of the recipe"),
         ("training", {"num_steps": 10**9}, "the steps must be those that the recipe keeps"),
         ("training", {"keep": {"kind": "ends"}}, "the steps must be those that the recipe keeps"),
         ("training", {"task": {"kind": "linear_regression", "num_examples": 9}}, "trains on another task"),
@@ -241,5 +241,5 @@ def test_verify_takes_no_card_at_its_word(entry, change, message, tmp_path):
     card = json.loads((folder / "config.json").read_text())
     card[entry] |= change
     (folder / "config.json").write_text(json.dumps(card))
-    failed = [check.detail for check in verify(folder, figures=entry == "figures") if check.passed is False]
+    failed = [check.detail for check in verify(folder, metrics=entry == "metrics") if check.passed is False]
     assert any(message in detail for detail in failed), failed

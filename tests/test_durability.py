@@ -254,7 +254,7 @@ def test_a_probe_may_give_arrays_of_one_number():
 
 def test_a_finished_run_keeps_its_card(tmp_path, uninterrupted):
     fit(BRIEF, tmp_path, progress=False)
-    write_card(tmp_path, replace(read_card(tmp_path), description="by hand", figures={"num_tasks": 5}))
+    write_card(tmp_path, replace(read_card(tmp_path), description="by hand", metrics={"num_tasks": 5}))
     before = everything(tmp_path)
     goes_on(tmp_path, uninterrupted)
     changed = {name for name, entry in everything(tmp_path).items() if entry[0] != before[name][0]}

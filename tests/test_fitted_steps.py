@@ -98,7 +98,7 @@ def test_the_shipped_models_take_steps_of_gd_plus_plus():
     name = "deep-lsa-2"
     task = from_config(dict(read_card(name).task))
     first, second = fitted_steps(load(name), task, num_tasks=1000, key=jr.key(0)).layers
-    best = read_card(name).figures["baselines"]["gd++-2-free"]["parameters"]
+    best = read_card(name).metrics["baselines"]["gd++-2-free"]["parameters"]
     for step, eta in zip((first, second), best["step_size"], strict=True):
         assert step.step_size_over_num_examples.value == pytest.approx(eta / 10, rel=0.06)  # a flat optimum
         assert step.unexplained_y < 0.01

@@ -59,7 +59,7 @@ RIGHT: dict[str, Any] = {
     **{"num_applications": 3, "resolution": 3, "seed": 0, "step": 0, "step_size": 1.0, "duration": 1.0, "scale": 1.0},
     **dict.fromkeys(("dampings", "t"), (1.0,)),
     **{"seeds": (0, 1), "devices": jax.devices()},
-    **dict.fromkeys(("overwrite", "resume", "progress", "figures", "fixed_gauge"), True),
+    **dict.fromkeys(("overwrite", "resume", "progress", "metrics", "fixed_gauge"), True),
 }
 WRONG = [object(), dict, 1j, b"lsa", ..., np.array([1j]), [object()], jnp.zeros((2, 2, 2, 2))]
 # Where a name means something else, or anything.

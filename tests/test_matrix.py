@@ -59,7 +59,7 @@ def test_every_model_in_memory(name):
     baselines = {"least-squares": LeastSquares()}
     subject = Subject.of(steps[5], TASK, num_tasks=NUM_TASKS, steps=steps, baselines=baselines)
     said = answers(subject, {*INSTRUMENTS.names()} - OF_CHECKPOINTS)
-    assert "the card has no figures" in said["figures"]
+    assert "the card has no metrics" in said["metrics"]
     assert not said["landscapes"]
 
 
@@ -72,7 +72,7 @@ def one_of_each_model() -> dict[str, str]:
 @pytest.mark.parametrize("name", one_of_each_model().values())
 def test_one_checkpoint_of_every_model(name):
     said = answers(Subject(name, num_tasks=NUM_TASKS), {*INSTRUMENTS.names()})
-    assert not said["figures"]
+    assert not said["metrics"]
 
 
 def test_what_is_not_known_of_a_learner_in_memory_is_said():
@@ -81,7 +81,7 @@ def test_what_is_not_known_of_a_learner_in_memory_is_said():
     for name, reason in {
         "weight-path": "none is stored",
         "training": "no baseline",
-        "figures": "no figures",
+        "metrics": "no metrics",
     }.items():
         assert reason in str(answer(name, subject))
 

@@ -26,7 +26,7 @@ from iclzoo.zoo.storage.checkpoint import checkpoint_folder, load, save
 QUICK = [
     s
     for s in instruments()
-    if s.name in {"figures", "weights", "structure", "theory", "weight-path", "landscapes", "copying"}
+    if s.name in {"metrics", "weights", "structure", "theory", "weight-path", "landscapes", "copying"}
 ]
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 

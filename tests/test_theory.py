@@ -62,7 +62,7 @@ def test_the_exact_loss_of_a_shipped_training():
     card = read_card("lsa")
     path = loss_path("lsa", from_config(dict(card.task)))
     assert path.steps == card.steps
-    measured, excess = card.figures["half_mse"], card.figures["baselines"]["gd-1"]["excess"]
+    measured, excess = card.metrics["half_mse"], card.metrics["baselines"]["gd-1"]["excess"]
     assert abs(path.half_mse[-1] - measured["value"]) < 3 * measured["standard_error"]
     assert abs(path.half_mse[-1] - path.least.gradient_step - excess["value"]) < 3 * excess["standard_error"]
     assert min(path.half_mse) > path.least.preconditioned_step

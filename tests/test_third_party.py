@@ -72,7 +72,7 @@ def test_it_is_trained_shown_and_verified(place, trained):
     assert "softsign_attention(" in run(place, "-m", "iclzoo", "show", "run")
     verified = run(place, "-m", "iclzoo", "verify", "run")
     assert "step 0 is what seed 0 gives, bit for bit" in verified
-    assert "all other figures, come out as on the card" in verified
+    assert "all other metrics, come out as on the card" in verified
 
 
 def test_it_is_drawn_identified_and_inspected(place, trained):

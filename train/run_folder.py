@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from ..zoo.checks.memory import physical_memory
 from ..zoo.errors import RunError, WriteError, ZooError, ZooWarning, said_by
 from ..zoo.storage.card import CARD_FILE, Card, parsed
-from ..zoo.storage.checkpoint import CHECKPOINT, checkpoint_files, read_card, step_file
+from ..zoo.storage.checkpoint import CHECKPOINT, checkpoint_files, read_card, settings_of, step_file
 from ..zoo.storage.config import from_config, to_config
 from ..zoo.storage.files import finished_name, located, read_file, write_atomically, writing
 from ..zoo.storage.tensors import fill, from_bytes, named_arrays, to_bytes
@@ -37,6 +37,7 @@ Row = dict[str, Any]
 RUN_FILE, LOG_FILE, STATE_FILE, LOCK_FILE = "run.json", "log.jsonl", "state.safetensors", ".lock"
 DIGEST = "sha256"  # of the state: the array that holds the hash of the others; beside it, one for each file
 NOTHING = np.empty(0)  # in place of a hash that is not there
+OLD_COLUMNS = (" η/N", " γ")  # of logs until 0.1
 WRITTEN = "written/"  # of the state: before the names of the files whose hashes it holds
 
 
@@ -157,6 +158,12 @@ class RunFolder:
                         raise ValueError("it is not the file that this run kept: its SHA-256 hash differs")
                     self._remember(kept, fill(state.model, from_bytes(data), step_file(kept)), data)
         if not self._is_done(recipe):
+            old = next((name for row in self.rows for name in row if name.endswith(OLD_COLUMNS)), None)
+            if old is not None:
+                raise RunError(
+                    f"the log of {self.path} has the column {old!r}, whose name is plain ASCII now; "
+                    "finish it with the version that began it, or start anew in another folder"
+                )
             self._write(LOG_FILE, _lines(self.rows))
         return state
 
@@ -258,7 +265,7 @@ class RunFolder:
         """Whether there is the checkpoint of a recipe already. **Raises** `RunError` if there is another one."""
         if not (self.path / folder / CARD_FILE).exists():
             return False
-        if read_card(self.path / folder).training != to_config(recipe):
+        if to_config(settings_of(read_card(self.path / folder), "training")) != to_config(recipe):
             raise RunError(
                 f"{self.path / folder / CARD_FILE} is not of this run; move it elsewhere, and go on with --resume (resume=True)"
             )

@@ -49,20 +49,26 @@ class Registry:
             str, str
         ] = {}  # plugins that could not be imported, by the name of their entry point, and why
         self._things: dict[str, Any] = {}
+        self._former: dict[str, str] = {}  # names that things had before, which old files hold
         self._lock = RLock()  # of discovery alone: what registers itself meanwhile takes no lock
         self._discovered = self._discovering = False
         self.every.append(self)
 
-    def register(self, name: str) -> Callable[[Thing], Thing]:
-        """Decorator: add a class or function under `name`. **Raises** `ContractError` if it cannot join or the name is taken."""
+    def register(self, name: str, *former: str) -> Callable[[Thing], Thing]:
+        """Decorator: add a class or function under `name`, and find it under its `former` names too.
+
+        **Raises** `ContractError` if it cannot join or a name is taken.
+        """
 
         def add(thing: Thing) -> Thing:
-            taken = self._things.get(name)
-            if taken is not None and origin(taken) != origin(thing):
-                raise ContractError(
-                    f"the {self.kind} {name!r} already belongs to {'.'.join(origin(taken))}; choose another"
-                )
+            for wanted in (name, *former):
+                taken = self._things.get(self._former.get(wanted, wanted))
+                if taken is not None and origin(taken) != origin(thing):
+                    raise ContractError(
+                        f"the {self.kind} {wanted!r} already belongs to {'.'.join(origin(taken))}; choose another"
+                    )
             self._things[name] = self.check(name, thing)
+            self._former |= dict.fromkeys(former, name)
             return thing
 
         return add
@@ -81,13 +87,17 @@ class Registry:
         return {name: self._things[name] for name in self.names()}
 
     def __contains__(self, name: object) -> bool:
-        return name in self._things or (self.discover() or name in self._things)
+        for known in (self._things, self._former):
+            if name in known:
+                return True
+        self.discover()
+        return name in self._things or name in self._former
 
     def __getitem__(self, name: str) -> Any:
         """What is called `name`, looked for only where it is not there yet. **Raises** `UnknownNameError`, with the closest matches."""
         if name not in self:
             raise unknown_name(self.kind, name, self._things)
-        return self._things[name]
+        return self._things[self._former.get(name, name)]
 
     def name_of(self, thing: Callable) -> str | None:
         """The name of a class or function, or of what it was before it was defined anew."""

@@ -1,4 +1,4 @@
-"""The figures on a card: a learner's loss beside its baselines, on the same tasks, and how alike they are."""
+"""The metrics on a card: a learner's loss beside its baselines, on the same tasks, and how alike they are."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +24,7 @@ from ..estimates.means import mean_over_tasks
 from ..weights.implied_step import ImpliedStep, implied_steps
 from ..weights.weight_products import products
 
-# Seeds of the tasks a card's figures are measured on: far from those of any training.
+# Seeds of the tasks a card's metrics are measured on: far from those of any training.
 MEASURING_SEED = 1_000_003
 CARD_TASKS = 200_000
 ALIGNMENT_TASKS = 100_000
@@ -41,14 +41,14 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Figures:
+class Metrics:
     """What a card says of a learner: half-MSE is ½ · mean over tasks of ‖ŷ − y‖²."""
 
     num_tasks: int
     seed: int
     half_mse: Estimate
     baselines: Mapping[str, Comparison]
-    steps: tuple[ImpliedStep, ...]  # what the weights imply, where they imply a step of GD++
+    implied_steps: tuple[ImpliedStep, ...]  # what the weights imply, where they imply a step of GD++
 
     def to_json(self) -> dict[str, Any]:
         return _plain(asdict(self))
@@ -62,12 +62,12 @@ def measure(
     *,
     num_tasks: int = CARD_TASKS,
     seed: int = MEASURING_SEED,
-) -> Figures:
+) -> Metrics:
     """Measure a learner beside `baselines`, each at its best on `task`."""
     key = key_of(seed)
     tuned = baselines_of(baselines, task)
     own, others, excess = mean_over_tasks(_half_errors, (learner, tuned), task, num_tasks=num_tasks, key=key)
-    return Figures(
+    return Metrics(
         num_tasks=num_tasks,
         seed=seed,
         half_mse=own,
@@ -80,13 +80,13 @@ def measure(
             )
             for name, baseline in tuned.items()
         },
-        steps=_implied_steps(learner),
+        implied_steps=_implied_steps(learner),
     )
 
 
 @gated
 def measure_checkpoint(folder: str | Path, *, num_tasks: int = CARD_TASKS) -> Card:
-    """Measure a checkpoint on disk on its task, beside its recipe's baselines, and write the figures on its card.
+    """Measure a checkpoint on disk on its task, beside its recipe's baselines, and write the metrics on its card.
 
     **Raises** `ZooError` if its card names no recipe.
     """
@@ -94,8 +94,8 @@ def measure_checkpoint(folder: str | Path, *, num_tasks: int = CARD_TASKS) -> Ca
     recipe = settings_of(card, "training")
     if not isinstance(recipe, Recipe):
         raise ZooError(f"the card of {folder} names no recipe, so there is nothing to measure it against")
-    figures = measure(load(folder), recipe.task.population, recipe.baselines, num_tasks=num_tasks)
-    card = replace(card, figures=figures.to_json())
+    metrics = measure(load(folder), recipe.task.population, recipe.baselines, num_tasks=num_tasks)
+    card = replace(card, metrics=metrics.to_json())
     write_card(folder, card)
     return card
 
@@ -113,8 +113,8 @@ def standard_probe(recipe: Recipe, *, num_tasks: int = 2_000) -> Callable[[Learn
                 row[f"{name} {measure}"] = getattr(measured, measure).value
         for step in _implied_steps(learner):
             where = f"{step.layer} head {step.head}"
-            row[f"{where} η/N"] = step.step_size_over_num_examples
-            row[f"{where} γ"] = step.gamma
+            row[f"{where} eta/N"] = step.step_size_over_num_examples
+            row[f"{where} gamma"] = step.gamma
             row[f"{where} largest other"] = step.largest_other
         return row
 

@@ -1,4 +1,4 @@
-"""Cards and figures as tables."""
+"""Cards and metrics as tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -68,9 +68,9 @@ def _described(checkpoint: str) -> str:
 
 
 def card_tables(name: str, card: Card) -> tuple[Table, ...]:
-    """A card: what it is, and its figures.
+    """A card: what it is, and its metrics.
 
-    **Raises** `CardError` if the figures have another form than those of `Figures`.
+    **Raises** `CardError` if the metrics have another form than those of `Metrics`.
     """
     table = new_table(name, "", "")
     table.show_header = False
@@ -85,24 +85,24 @@ def card_tables(name: str, card: Card) -> tuple[Table, ...]:
     add_row(table, "steps kept", ", ".join(map(str, card.steps)) or "none")
     add_row(table, "tensors", "\n".join(f"{tensor}: {shape}" for tensor, shape in card.tensors.items()))
     add_row(table, "made with", _call("", card.versions))
-    if not card.figures:
+    if not card.metrics:
         return (table,)
     try:
-        return (table, *figures_tables(card))
+        return (table, *metrics_tables(card))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CardError(
-            f"the figures on the card of {name} have another form than `iclzoo train` writes ({error!r:.80}); "
+            f"the metrics on the card of {name} have another form than `iclzoo train` writes ({error!r:.80}); "
             "iclzoo.inspect.report.metrics.measure_checkpoint writes them anew"
         ) from None
 
 
-def figures_tables(card: Card) -> tuple[Table, ...]:
+def metrics_tables(card: Card) -> tuple[Table, ...]:
     """The learner beside its baselines, and the steps that its weights imply."""
-    figures, columns = card.figures, card.figures["baselines"]
+    metrics, columns = card.metrics, card.metrics["baselines"]
     table = new_table(
-        f"on {figures['num_tasks']:,} tasks (alignment on {ALIGNMENT_TASKS:,} at most)", "", "model", *columns
+        f"on {metrics['num_tasks']:,} tasks (alignment on {ALIGNMENT_TASKS:,} at most)", "", "model", *columns
     )
-    add_row(table, "half-MSE", _mean(figures["half_mse"]), *(_mean(c["half_mse"]) for c in columns.values()))
+    add_row(table, "half-MSE", _mean(metrics["half_mse"]), *(_mean(c["half_mse"]) for c in columns.values()))
     add_row(table, "excess of the model", "", *(_mean(c["excess"]) for c in columns.values()))
     add_row(table, "  relative", "", *(_ratio(c["excess"]["value"], c["half_mse"]["value"]) for c in columns.values()))
     for name, measure in ALIGNMENT.items():
@@ -113,12 +113,12 @@ def figures_tables(card: Card) -> tuple[Table, ...]:
         "",
         *("\n".join(f"{p} {_value(v)}" for p, v in c["parameters"].items()) for c in columns.values()),
     )
-    if not figures["steps"]:
+    if not metrics["implied_steps"]:
         return (table,)
     steps = new_table(
         "the step of GD++ that the gauge-fixed weights imply", "head", "η/N", "γ", "largest other entry", "at"
     )
-    for step in figures["steps"]:
+    for step in metrics["implied_steps"]:
         numbers = (step[name] for name in ("step_size_over_num_examples", "gamma", "largest_other"))
         add_row(steps, f"{step['layer']}, {step['head']}", *(f"{n:.4f}" for n in numbers), step["largest_other_at"])
     return table, steps

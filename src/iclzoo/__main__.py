@@ -150,7 +150,7 @@ def train(
         int | None, typer.Option(min=1, max=MAX_SIZE, help="another number of steps than the recipe's")
     ] = None,
     tasks: Annotated[
-        int, typer.Option(min=2, max=MAX_TASKS, help="tasks to measure the figures of the card on")
+        int, typer.Option(min=2, max=MAX_TASKS, help="tasks to measure the metrics of the card on")
     ] = 200_000,
     devices: Annotated[
         int, typer.Option(min=1, max=MAX_DEVICES, help="split each batch between as many devices of this machine")
@@ -165,7 +165,7 @@ def train(
     from dataclasses import replace
 
     from .inspect.report.metrics import measure_checkpoint, standard_probe
-    from .inspect.report.tables import figures_tables
+    from .inspect.report.tables import metrics_tables
     from .output import working
     from .train.devices import Team, first_devices, join, leave
     from .train.recipes import catalogue
@@ -195,10 +195,10 @@ def train(
         cards = {}
         for checkpoint in checkpoints if leads else ():
             with working(f"measuring {checkpoint} on {tasks:,} tasks"):
-                known = read_card(checkpoint)  # that of a run that was done before has its figures
-                cards[checkpoint] = known if known.figures else measure_checkpoint(checkpoint, num_tasks=tasks)
+                known = read_card(checkpoint)  # that of a run that was done before has its metrics
+                cards[checkpoint] = known if known.metrics else measure_checkpoint(checkpoint, num_tasks=tasks)
         for checkpoint, card in cards.items():  # all is on disk before standard output is needed
-            show(*figures_tables(card))
+            show(*metrics_tables(card))
             say(f"wrote {checkpoint}")
     except KeyboardInterrupt:
         again = shlex.join(["iclzoo", *(argument for argument in sys.argv[1:] if argument != "--resume"), "--resume"])
@@ -247,9 +247,9 @@ def inspect_(
 def verify(
     names: Annotated[list[str] | None, typer.Argument(help="checkpoints, by name or path", callback=at_home)] = None,
     all_: Annotated[bool, typer.Option("--all", help="every shipped checkpoint")] = False,
-    figures: Annotated[bool, typer.Option(help="measure the card's figures again")] = True,
+    metrics: Annotated[bool, typer.Option(help="measure the card's metrics again")] = True,
 ) -> None:
-    """Check that checkpoints are what their cards say: files, steps, start, figures."""
+    """Check that checkpoints are what their cards say: files, steps, start, metrics."""
     from .inspect import verify as checks
     from .output import show_check
     from .zoo.storage.checkpoint import list_checkpoints
@@ -260,7 +260,7 @@ def verify(
     for name in list_checkpoints() if all_ else names or ():
         say(name)
         try:
-            for check in checks.verify(name, figures=figures):
+            for check in checks.verify(name, metrics=metrics):
                 show_check(check)
                 failed += check.passed is False
         except (ZooError, OSError) as error:  # no readable card; those that follow are looked at all the same
@@ -268,6 +268,16 @@ def verify(
             failed += 1
     if failed:
         raise ZooError(f"{failed} {'check' if failed == 1 else 'checks'} failed")
+
+
+@app.command()
+def upgrade(names: Annotated[list[str], typer.Argument(help="checkpoints, by path", callback=at_home)]) -> None:
+    """Write the cards of checkpoints anew, in today's format; what they say stays the same."""
+    from .zoo.storage.checkpoint import upgrade_card
+
+    for name in names:
+        upgrade_card(name)
+        say(f"wrote the card of {name}")
 
 
 @app.command()

@@ -39,7 +39,7 @@ RECIPES = (
     *(
         replace(
             SETTLING,
-            name=f"lsa-{num_tasks}-tasks",
+            name=f"lsa-{num_tasks}-prompts",
             description=f"One layer that has met {num_tasks} prompts only, again and again.",
             reference="von Oswald et al. 2023, appendix A.11",
             task=PromptPool(num_tasks=num_tasks),  # pyright: ignore[reportCallIssue]

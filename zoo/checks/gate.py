@@ -72,7 +72,7 @@ PARAMETERS: dict[str, Check] = {
     "devices": several(of_sort("a device"), most=MAX_DEVICES),
     **{"step_size": or_array(Real()), "scale": or_array(POSITIVE), "duration": POSITIVE},
     **dict.fromkeys(("dampings", "t"), several(Real())),
-    **dict.fromkeys(("overwrite", "resume", "progress", "figures", "fixed_gauge"), Truth()),
+    **dict.fromkeys(("overwrite", "resume", "progress", "metrics", "fixed_gauge"), Truth()),
 }
 
 

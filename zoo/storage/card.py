@@ -12,7 +12,7 @@ from typing import Any
 from ..checks.annotations import checked
 from ..errors import CardError, ConfigError, closest, said_by
 
-FORMAT = 1
+FORMAT = 2
 MAX_DEPTH = 32
 CARD_FILE = "config.json"
 _RECORDED_FILE = re.compile(r"model\.safetensors|steps/[0-9]{1,18}\.safetensors")
@@ -28,7 +28,7 @@ class Card:
     task: Mapping[str, Any] = field(default_factory=dict)  # the distribution it was trained on
     training: Mapping[str, Any] = field(default_factory=dict)  # the recipe, the optimiser's every setting, the seed
     loss: str = "half_mse"
-    figures: Mapping[str, Any] = field(default_factory=dict)  # measured values, with the number of tasks
+    metrics: Mapping[str, Any] = field(default_factory=dict)  # measured values, with the number of tasks
     model: str = ""  # the name of the architecture in the registry
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     tensors: Mapping[str, str] = field(default_factory=dict)  # name → dtype[shape]
@@ -61,12 +61,16 @@ class Card:
             raise CardError(
                 f"{path} holds a JSON {type(entries).__name__}, expected an object; restore it from its source"
             )
+        if entries.get("format") == 1:
+            entries = _renewed(entries)
         known = {entry.name: entry for entry in fields(cls)}
         for name in entries:
             if name not in known:
                 raise CardError(f"{path} has an entry {name!r:.60} that no card has; {closest(name, known)}")
         if entries.get("format") != FORMAT:
-            raise CardError(f"{path} has format {entries.get('format')!r:.60}, this version of iclzoo reads {FORMAT}")
+            raise CardError(
+                f"{path} has format {entries.get('format')!r:.60}, this version of iclzoo reads 1 and {FORMAT}"
+            )
         for name, value in entries.items():
             expected = _entry_type(name)
             if not isinstance(value, expected):
@@ -101,6 +105,15 @@ def parsed(text: str) -> Any:
     check_depth(value)
     json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
     return value
+
+
+def _renewed(entries: dict[str, Any]) -> dict[str, Any]:
+    """A card of format 1 in today's words."""
+    entries = {"metrics" if name == "figures" else name: value for name, value in entries.items()} | {"format": FORMAT}
+    match entries.get("metrics"):
+        case {"steps": steps, **others}:
+            entries["metrics"] = others | {"implied_steps": steps}
+    return entries
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

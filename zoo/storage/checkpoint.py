@@ -51,7 +51,7 @@ from ..errors import (
 )
 from ..factory import create, hyperparameters, model_name
 from .card import CARD_FILE, Card, library_versions
-from .config import from_config
+from .config import from_config, to_config
 from .files import finished_name, located, locked, read_file, write_atomically, writing
 from .folders import FolderKind, current
 from .origins import origins, with_advice
@@ -160,7 +160,7 @@ def save(
 
 @gate(name=PATH, card=An((Card,)))
 def write_card(name: str | Path, card: Card) -> None:
-    """Replace the card of a checkpoint, as when its figures were measured.
+    """Replace the card of a checkpoint, as when its metrics were measured.
 
     **Raises** `MismatchError` if it is the card of other files than those that are there.
     """
@@ -177,6 +177,16 @@ def write_card(name: str | Path, card: Card) -> None:
         text = card.to_json()
         Card.from_json(text, place / CARD_FILE)
         write_atomically(place / CARD_FILE, text.encode())
+
+
+@gate(name=PATH)
+def upgrade_card(name: str | Path) -> None:
+    """Write the card of a checkpoint anew, in today's format and with today's names. **Raises** what `read_card` and `write_card` do."""
+    card = read_card(name)
+    for entry in ("task", "training"):
+        if getattr(card, entry):
+            card = replace(card, **{entry: to_config(settings_of(card, entry))})
+    write_card(name, card)
 
 
 def checkpoint_files(model: Any, card: Card, steps: Mapping[int, Any]) -> dict[str, bytes]:

@@ -19,12 +19,13 @@ Settings = TypeVar("Settings")
 
 
 @checked
-def setting(kind: str) -> Callable[[type[Settings]], type[Settings]]:
-    """Class decorator: let a dataclass be written on cards as `kind`, and check its settings wherever it is made.
+def setting(kind: str, *former: str) -> Callable[[type[Settings]], type[Settings]]:
+    """Class decorator: let a dataclass be written on cards as `kind`, and check its settings wherever it is made. Cards may hold its
+    `former` kinds, too.
 
     **Raises** `ConfigError` if the class is no dataclass, `ContractError` if the kind is taken.
     """
-    return SETTINGS.register(kind)
+    return SETTINGS.register(kind, *former)
 
 
 def _check(kind: str, cls: type) -> type:

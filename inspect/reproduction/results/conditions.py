@@ -29,7 +29,7 @@ KEY = jr.key(RESULT_SEED)
 
 
 def _layer_name(pool: int) -> str:
-    return f"lsa-{pool}-tasks"
+    return f"lsa-{pool}-prompts"
 
 
 @measures("task-diversity", checkpoints=tuple(map(_layer_name, POOLS)))

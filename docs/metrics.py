@@ -1,4 +1,4 @@
-"""Write docs/checkpoints.md, and its short form in the README, from the cards: `python docs/figures.py`; with `--check`, only compare."""
+"""Write docs/checkpoints.md, and its short form in the README, from the cards: `python docs/metrics.py`; with `--check`, only compare."""
 
 import sys
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ import iclzoo
 
 DOCS = Path(__file__).parent
 README, PAGE = DOCS.parent / "README.md", DOCS / "checkpoints.md"
-BEGIN, END = "<!-- figures: made by `python docs/figures.py` -->\n", "<!-- end of figures -->\n"
+BEGIN, END = "<!-- metrics: made by `python docs/metrics.py` -->\n", "<!-- end of metrics -->\n"
 IN_README = (
     "lsa",
     "recurrent-lsa-2",
@@ -24,7 +24,7 @@ IN_README = (
 )
 HEAD = """# The shipped checkpoints
 
-Made by `python docs/figures.py` from the cards. Half-MSE is ½ · mean of ‖ŷ − y‖² on the number of tasks given, on the task of each
+Made by `python docs/metrics.py` from the cards. Half-MSE is ½ · mean of ‖ŷ − y‖² on the number of tasks given, on the task of each
 card (`iclzoo show NAME`); beside it the algorithm whose sensitivity ∂ŷ/∂x is nearest of those the card compares with, at its best,
 on the same tasks.
 `iclzoo verify --all` measures all of it again.
@@ -39,17 +39,18 @@ def table(names: Iterable[str]) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for name in names:
-        figures = iclzoo.read_card(name).figures
-        baselines = figures["baselines"]
+        metrics = iclzoo.read_card(name).metrics
+        baselines = metrics["baselines"]
         nearest = max(baselines, key=lambda b: baselines[b]["alignment"]["sensitivity_cosine"]["value"] or -1)
         comparison = baselines[nearest]
         excess = comparison["excess"]["value"] / comparison["half_mse"]["value"]
         cosine = comparison["alignment"]["sensitivity_cosine"]["value"]
         steps = "; ".join(
-            f"η/N {step['step_size_over_num_examples']:.3f}, γ {abs(step['gamma']):.3f}" for step in figures["steps"]
+            f"η/N {step['step_size_over_num_examples']:.3f}, γ {abs(step['gamma']):.3f}"
+            for step in metrics["implied_steps"]
         )
         rows.append(
-            f"| `{name}` | {figures['num_tasks']:,} | {figures['half_mse']['value']:.5f} | {nearest} "
+            f"| `{name}` | {metrics['num_tasks']:,} | {metrics['half_mse']['value']:.5f} | {nearest} "
             f"| {comparison['half_mse']['value']:.5f} | {excess:+.2%} | {'–' if cosine is None else f'{cosine:.4f}'} | {steps} |"
         )
     return "\n".join(rows) + "\n"
@@ -65,7 +66,7 @@ def main() -> None:
             path.name for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text
         ]
         sys.exit(
-            f"{', '.join(stale)}: the figures are not those of the cards: run python docs/figures.py" if stale else 0
+            f"{', '.join(stale)}: the metrics are not those of the cards: run python docs/metrics.py" if stale else 0
         )
     for path, text in wanted.items():
         path.write_text(text, encoding="utf-8")
