@@ -25,9 +25,7 @@ checkpoints: $(VENV)/installed
 
 checkpoint-%: $(VENV)/installed
 	$(BIN)/iclzoo train $* -o runs/$* --resume
-	rm -rf checkpoints/.$*.new && mkdir checkpoints/.$*.new
-	cp -r runs/$*/config.json runs/$*/model.safetensors runs/$*/steps checkpoints/.$*.new
-	rm -rf checkpoints/$* && mv checkpoints/.$*.new checkpoints/$*
+	$(BIN)/python -c "from iclzoo.zoo.storage.checkpoint import copy_checkpoint as copy; copy('runs/$*', 'checkpoints/$*', overwrite=True)"
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -180,6 +180,21 @@ def write_card(name: str | Path, card: Card) -> None:
 
 
 @gate(name=PATH)
+def copy_checkpoint(name: str | Path, path: str | Path, *, overwrite: bool = False) -> Path:
+    """Write the files of a checkpoint, and no others of its folder such as a run's, to the folder `path`, as `save` writes one.
+
+    **Raises** what `load` and `save` do.
+    """
+
+    def read(folder: Path) -> dict[str, bytes]:
+        card = _card(folder / CARD_FILE)
+        return {file: _checked_bytes(folder, file, card) for file in card.files} | {CARD_FILE: card.to_json().encode()}
+
+    CHECKPOINT.replace(located(path), _reading(name, read), overwrite=overwrite)
+    return Path(os.path.expanduser(path))
+
+
+@gate(name=PATH)
 def upgrade_card(name: str | Path) -> None:
     """Write the card of a checkpoint anew, in today's format and with today's names. **Raises** what `read_card` and `write_card` do."""
     card = read_card(name)
@@ -235,7 +250,17 @@ def recorded(folder: Path, file: str, card: Card) -> Mapping[str, Any]:
 
 
 def read_tensors(folder: Path, file: str, card: Card) -> dict[str, Any]:
-    """The arrays in one file of a checkpoint, after checking it against the card: before it is read, its length."""
+    """The arrays in one file of a checkpoint, after checking it against the card."""
+    try:
+        return from_bytes(_checked_bytes(folder, file, card))
+    except (SafetensorError, ValueError, OverflowError, MemoryError) as error:
+        raise CorruptFileError(
+            f"{folder / file} is not a safetensors file ({said_by(error)}); write it again with iclzoo.save"
+        ) from None
+
+
+def _checked_bytes(folder: Path, file: str, card: Card) -> bytes:
+    """One file of a checkpoint, its length being checked before it is read, and its hash after."""
     path = folder / file
     on_card = recorded(folder, file, card)
     expected, most = on_card["bytes"], _most_bytes(card, folder / CARD_FILE)
@@ -250,12 +275,7 @@ def read_tensors(folder: Path, file: str, card: Card) -> dict[str, Any]:
         raise CorruptFileError(
             f"{path} is not the file its card records (its SHA-256 hash differs); copy it again from its source"
         )
-    try:
-        return from_bytes(data)
-    except (SafetensorError, ValueError, OverflowError, MemoryError) as error:
-        raise CorruptFileError(
-            f"{path} is not a safetensors file ({said_by(error)}); write it again with iclzoo.save"
-        ) from None
+    return data
 
 
 def _reading(name: str | Path, read: Callable[[Path], T]) -> T:
