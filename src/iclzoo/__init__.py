@@ -4,6 +4,7 @@ The names used every day are here. Everything else is imported from its module, 
 Pictures are imported when they are first asked for, so that `import iclzoo` stays light.
 """
 
+import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,7 @@ from .zoo.trace import Trace, trace
 if TYPE_CHECKING:
     from .inspect.weights.heatmap import heatmap, product_heatmap
 
+_RENAMED = {"TaskPool": "PromptPool", "Zero": "ZeroPredictor"}  # for one version
 _LAZY = {"heatmap": ".inspect.heatmap", "product_heatmap": ".inspect.heatmap"}
 
 __all__ = [
@@ -152,6 +154,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return getattr(import_module(_LAZY[name], __name__), name)
+    if name in _RENAMED:
+        warnings.warn(f"iclzoo.{name} is now iclzoo.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+        return globals()[_RENAMED[name]]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,11 +1,11 @@
 """Where modules went: one that has moved answers, for one version, with an error that names its new place."""
 
 import sys
-from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 # In `moved.txt` each line is the old place, of a module or of a name in one that is a folder now, and the new one, below `iclzoo`.
 _MOVED = dict(line.split() for line in Path(__file__).with_name("moved.txt").read_text(encoding="utf-8").splitlines())
@@ -13,14 +13,12 @@ _FOLDERS = {old.rpartition(".")[0] for old in _MOVED} - {"zoo", "train", "inspec
 
 
 class _Moved(MetaPathFinder):
-    """**Raises** `ModuleNotFoundError` for a module that has moved; finds the folders that have the names of old modules."""
+    """**Raises** `ImportError` for a module that has moved; finds the folders that have the names of old modules."""
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
         package, _, module = fullname.partition(".")
         if package == __package__ and module in _MOVED:
-            raise ModuleNotFoundError(f"{fullname} has moved: import {package}.{_MOVED[module]}", name=fullname)
+            raise ImportError(f"{fullname} has moved: import {package}.{_MOVED[module]}", name=fullname)
         if package == __package__ and module in _FOLDERS:
             spec = PathFinder.find_spec(fullname, path, target)
             if spec is not None:
