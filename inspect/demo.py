@@ -3,7 +3,6 @@
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from ..train.losses import over_tasks, squared_error
 from ..train.recipes.catalogue import recipe
 from ..train.run import fit
 from ..train.tuning.step_size import optimal_step_size
@@ -12,6 +11,7 @@ from ..zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from ..zoo.determinism import key_of
 from ..zoo.storage.checkpoint import load
 from .behaviour.alignment import alignment
+from .estimates.errors_on_tasks import half_squared_errors
 from .estimates.estimate import Estimate
 from .report.metrics import MEASURING_SEED
 from .report.tables import demo_tables
@@ -31,8 +31,8 @@ def run_demo() -> tuple[tuple[Table, ...], Figure]:
         "lsa-fast (trained just now)": fit(fresh).model,
         "one step of GD, η*": descent,
     }
-    errors = over_tasks(_errors, learners, task, num_tasks=NUM_TASKS, key=key)
-    losses = {name: Estimate.of(values / 2) for name, values in errors.items()}
+    errors = half_squared_errors(learners, task, num_tasks=NUM_TASKS, key=key)
+    losses = {name: Estimate.of(values) for name, values in errors.items()}
     alignments = {
         name: alignment(learner, descent, task, num_tasks=10_000, key=key)
         for name, learner in learners.items()
@@ -43,7 +43,3 @@ def run_demo() -> tuple[tuple[Table, ...], Figure]:
     )
     figure = heatmap(learners["lsa-fast (trained just now)"], beside=construction, names=("trained", "constructed"))
     return demo_tables(losses, optimum, alignments, NUM_TASKS), figure
-
-
-def _errors(learners, prompt, target):
-    return {name: squared_error(learner, prompt, target) for name, learner in learners.items()}

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import jax.random as jr
 import pytest
 
+from iclzoo.inspect.estimates.plain import plain
 from iclzoo.inspect.instrument import MOST_HEADS, Content, Instrument, instruments
-from iclzoo.inspect.report.page import SectionError, flattened, plain, write_report
+from iclzoo.inspect.report.page import SectionError, flattened, write_report
 from iclzoo.inspect.subject import Subject
 from iclzoo.inspect.weights.conserved_quantities import conserved_path
 from iclzoo.inspect.weights.interpolation import interpolation

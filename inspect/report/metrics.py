@@ -1,7 +1,7 @@
 """The metrics on a card: a learner's loss beside its baselines, on the same tasks, and how alike they are."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from ...zoo.storage.tensors import named_arrays
 from ..behaviour.alignment import Alignment, alignment
 from ..estimates.estimate import Estimate
 from ..estimates.means import mean_over_tasks
-from ..weights.implied_step import ImpliedStep, implied_steps
-from ..weights.weight_products import products
+from ..estimates.plain import plain
+from ..weights.implied_step import ImpliedStep, steps_where_implied
 
 # Seeds of the tasks a card's metrics are measured on: far from those of any training.
 MEASURING_SEED = 1_000_003
@@ -51,7 +51,7 @@ class Metrics:
     implied_steps: tuple[ImpliedStep, ...]  # what the weights imply, where they imply a step of GD++
 
     def to_json(self) -> dict[str, Any]:
-        return _plain(asdict(self))
+        return plain(self)
 
 
 @gated
@@ -80,7 +80,7 @@ def measure(
             )
             for name, baseline in tuned.items()
         },
-        implied_steps=_implied_steps(learner),
+        implied_steps=steps_where_implied(learner),
     )
 
 
@@ -111,7 +111,7 @@ def standard_probe(recipe: Recipe, *, num_tasks: int = 2_000) -> Callable[[Learn
             measured = alignment(learner, baseline, task, num_tasks=num_tasks, key=key)
             for measure in ("prediction_distance", "sensitivity_distance", "sensitivity_cosine"):
                 row[f"{name} {measure}"] = getattr(measured, measure).value
-        for step in _implied_steps(learner):
+        for step in steps_where_implied(learner):
             where = f"{step.layer} head {step.head}"
             row[f"{where} eta/N"] = step.step_size_over_num_examples
             row[f"{where} gamma"] = step.gamma
@@ -127,19 +127,3 @@ def _half_errors(learners: tuple[Learner, Mapping[str, Learner]], prompt, target
     own = squared_error(learner, prompt, target) / 2
     errors = {name: squared_error(other, prompt, target) / 2 for name, other in others.items()}
     return own, errors, {name: own - error for name, error in errors.items()}
-
-
-def _implied_steps(learner: Learner) -> tuple[ImpliedStep, ...]:
-    try:
-        return tuple(step for layer in products(learner) for step in implied_steps(layer))
-    except ZooError:
-        return ()
-
-
-def _plain(value: Any) -> Any:
-    """Tuples as lists, as JSON reads them back; numbers that are not finite as `None`."""
-    if isinstance(value, dict):
-        return {name: _plain(entry) for name, entry in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(entry) for entry in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value

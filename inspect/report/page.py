@@ -6,13 +6,10 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, is_dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.table import Table
 
@@ -20,6 +17,7 @@ from ...zoo.errors import ExistsError, NotApplicable, ZooError
 from ...zoo.storage.files import finished_name, located, write_atomically
 from ...zoo.storage.folders import FolderKind
 from ...zoo.text import one_line
+from ..estimates.plain import plain
 from ..instrument import Content, Instrument
 from ..pictures.style import drawn
 from ..subject import Subject
@@ -101,21 +99,6 @@ def _check_page(page: Path) -> None:
 
 
 REPORT = FolderKind(r"index\.html|(figures|numbers)(/[\w-]+\.(png|svg|json|csv))?", mark=PAGE, check=_check_page)
-
-
-def plain(value: Any) -> Any:
-    """`value` as JSON holds it: dataclasses as objects, arrays as lists, and numbers that are not finite as `None`."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
-    if isinstance(value, dict):
-        return {str(name): plain(entry) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
-        return plain(np.asarray(value).tolist())
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value
 
 
 def flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

@@ -13,6 +13,7 @@ from ...zoo.errors import ExistsError
 from ...zoo.storage.card import parsed
 from ...zoo.storage.files import read_file, write_atomically
 from ..estimates.estimate import Estimate
+from ..estimates.plain import plain
 from ..pictures.style import drawn
 from ..report.tables import add_row, new_table
 from .result import Reproduction, Result
@@ -40,33 +41,28 @@ def results_table(results: Iterable[Result]) -> Table:
 def record(reproduction: Reproduction) -> Record:
     """A reproduction as JSON holds it: all that the page says of it."""
     result, outcome = reproduction.result, reproduction.outcome
-    measurements = [
+    return plain(
         {
-            "what": measurement.what,
-            "published": measurement.published,
-            "value": _finite(measurement.ours.value),
-            "standard_error": _finite(measurement.ours.standard_error),
-            "tolerance": str(measurement.tolerance),
-            "holds": bool(measurement.holds),
+            "id": result.id,
+            "claim": result.claim,
+            "source": result.source,
+            "checkpoints": result.checkpoints,
+            "conditions": outcome.conditions,
+            "measurements": [
+                {
+                    "what": one.what,
+                    "published": one.published,
+                    **vars(one.ours),
+                    "tolerance": one.tolerance,
+                    "holds": one.holds,
+                }
+                for one in outcome.measurements
+            ],
+            "reproduced": reproduction.reproduced,
+            "verdict": reproduction.verdict,
+            "explanation": result.explanation,
         }
-        for measurement in outcome.measurements
-    ]
-    return {
-        "id": result.id,
-        "claim": result.claim,
-        "source": result.source,
-        "checkpoints": list(result.checkpoints),
-        "conditions": outcome.conditions,
-        "measurements": measurements,
-        "reproduced": bool(reproduction.reproduced),
-        "verdict": reproduction.verdict,
-        "explanation": result.explanation,
-    }
-
-
-def _finite(value: float | None) -> float | None:
-    """JSON has no NaN: what is not finite is undefined."""
-    return float(value) if value is not None and math.isfinite(value) else None
+    )
 
 
 def picture_path(folder: Path, id: str) -> Path:

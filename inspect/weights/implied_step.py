@@ -1,12 +1,14 @@
 """The step of GD++ that a layer's weights imply."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ...zoo.checks.gate import gated
-from ...zoo.errors import NotApplicable
-from .weight_products import Products, fix_gauge
+from ...zoo.constructions.gd_plus_plus import gd_plus_plus_products
+from ...zoo.errors import NotApplicable, ZooError
+from .weight_products import Products, fix_gauge, products
 
 
 @dataclass(frozen=True)
@@ -34,17 +36,16 @@ def implied_steps(layer: Products) -> tuple[ImpliedStep, ...]:
             f"layer {layer.name!r} is no linear attention over (x, y) tokens, so its weights imply no step of GD"
         )
     fixed, d = fix_gauge(layer), layer.input_dim
-    implied = []
+    steps = []
     for head in range(fixed.num_heads):
         W_KQ, W_PV = fixed.W_KQ[head], fixed.W_PV[head]
         eta, gamma = -np.diag(W_PV)[d:].mean(), -np.diag(W_PV)[:d].mean()
         beta = np.diag(W_KQ)[:d].mean()  # 1, but for heads whose gauge cannot be fixed
-        ideal_KQ = np.diag([beta] * d + [0.0] * (len(W_KQ) - d))
-        ideal_PV = np.diag([-gamma] * d + [-eta] * (len(W_PV) - d))
+        ideal_KQ, ideal_PV = gd_plus_plus_products(eta, gamma, beta, input_dim=d, output_dim=len(W_KQ) - d)
         rest = {"W_KQ": np.abs(W_KQ - ideal_KQ), "W_PV": np.abs(W_PV - ideal_PV)}
         product = max(rest, key=lambda name: rest[name].max())
         row, column = np.unravel_index(rest[product].argmax(), W_KQ.shape)
-        implied.append(
+        steps.append(
             ImpliedStep(
                 layer=layer.name,
                 head=head,
@@ -54,4 +55,12 @@ def implied_steps(layer: Products) -> tuple[ImpliedStep, ...]:
                 largest_other_at=f"{product}[{layer.labels[row]}, {layer.labels[column]}]",
             )
         )
-    return tuple(implied)
+    return tuple(steps)
+
+
+def steps_where_implied(model: Any) -> tuple[ImpliedStep, ...]:
+    """`implied_steps` of every layer of a model; none where its layers imply no step."""
+    try:
+        return tuple(step for layer in products(model) for step in implied_steps(layer))
+    except ZooError:
+        return ()

@@ -19,6 +19,7 @@ from ...train.losses import over_tasks, squared_error
 from ...train.tasks.regression import Task
 from ...zoo.checks.arguments import PRODUCTS
 from ...zoo.checks.gate import gate, gated
+from ...zoo.constructions.gd_plus_plus import gd_plus_plus_products
 from ...zoo.errors import NotApplicable
 from ...zoo.factory import hyperparameters
 from ...zoo.layers.attention import SelfAttention
@@ -117,13 +118,14 @@ def implied_construction(model: Any) -> Any:
     """
 
     def construct(layer: Products) -> Products:
-        d, rest = layer.input_dim or 0, layer.W_KQ.shape[-1] - (layer.input_dim or 0)
-        steps = implied_steps(layer)
-        return replace(
-            layer,
-            W_KQ=np.stack([np.diag([1.0] * d + [0.0] * rest) for _ in steps]),
-            W_PV=np.stack([np.diag([-s.gamma] * d + [-s.step_size_over_num_examples] * rest) for s in steps]),
-        )
+        d = layer.input_dim or 0
+        steps = [
+            gd_plus_plus_products(
+                step.step_size_over_num_examples, step.gamma, input_dim=d, output_dim=layer.W_KQ.shape[-1] - d
+            )
+            for step in implied_steps(layer)
+        ]
+        return replace(layer, W_KQ=np.stack([W_KQ for W_KQ, _ in steps]), W_PV=np.stack([W_PV for _, W_PV in steps]))
 
     return with_products(model, [construct(layer) for layer in gauge_fixed(model)])
 

@@ -1,13 +1,11 @@
 """The weights along a training."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from ...zoo.checks.gate import gated
-from ...zoo.errors import ZooError
 from ..stored_steps import Training, stored_models
-from .implied_step import ImpliedStep, implied_steps
-from .weight_products import Products, gauge_fixed, products
+from .implied_step import ImpliedStep, steps_where_implied
+from .weight_products import Products, gauge_fixed
 
 
 @dataclass(frozen=True)
@@ -29,11 +27,4 @@ def weight_path(training: Training) -> WeightPath:
     """
     models = stored_models(training)
     layers = tuple(gauge_fixed(model) for model in models.values())
-    return WeightPath(tuple(models), layers, tuple(_implied_steps(model) for model in models.values()))
-
-
-def _implied_steps(model: Any) -> tuple[ImpliedStep, ...]:
-    try:
-        return tuple(step for layer in products(model) for step in implied_steps(layer))
-    except ZooError:
-        return ()
+    return WeightPath(tuple(models), layers, tuple(steps_where_implied(model) for model in models.values()))

@@ -3,6 +3,7 @@
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from ..algorithms.gradient_descent import GradientDescentPlusPlus
 from ..checks.annotations import Number, Size
@@ -36,6 +37,17 @@ def gd_plus_plus_attention(
         W_V=jnp.diag(x_block - y_block),
         W_P=jnp.diag(-gamma * x_block + step_size / num_examples * y_block),
     )
+
+
+def gd_plus_plus_products(
+    step_size_over_num_examples: float, gamma: float, scale: float = 1.0, *, input_dim: int, output_dim: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The products of the layer that takes a step of GD++, W_KQ having the gauge `scale`.
+
+    W_KQ = diag(scale · I, 0),   W_PV = diag(−γ I, −(η/N) I)
+    """
+    W_KQ = np.diag([scale] * input_dim + [0.0] * output_dim)
+    return W_KQ, np.diag([-gamma] * input_dim + [-step_size_over_num_examples] * output_dim)
 
 
 @construction
