@@ -46,7 +46,7 @@ def trainer(recipe: Recipe, devices: int = 1) -> Callable[[int], float]:
     def run(num_steps: int) -> float:
         nonlocal state
         began = time.perf_counter()
-        state, _ = advance(state, int(state.step) + num_steps)
+        state, _ = advance(state, int(state.step) + num_steps, recipe.seed)
         jax.block_until_ready(state)
         return time.perf_counter() - began
 

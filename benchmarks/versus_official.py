@@ -133,7 +133,7 @@ def ours(recipe: Recipe, devices: int) -> Callable[[int], float]:
         began = time.perf_counter()
         while num_steps:
             chunk = min(num_steps, MAX_STEPS)
-            state, _ = advance(state, int(state.step) + chunk)
+            state, _ = advance(state, int(state.step) + chunk, recipe.seed)
             num_steps -= chunk
         jax.block_until_ready(state)
         return time.perf_counter() - began
@@ -167,10 +167,10 @@ def time_to_quality(path: Path, whose: str, target: float, began: float) -> dict
         fast = recipe("lsa-fast")
         advance = timed("imports and first draw", compile_advance, fast, Team(first_devices()))
         state = timed("imports and first draw", start, fast)
-        state, _ = timed("first step, compiled", advance, state, 1)
+        state, _ = timed("first step, compiled", advance, state, 1, fast.seed)
         loss = timed("first evaluation, compiled", evaluate, state.model, fast)
         while loss > target:
-            state, _ = timed("steps", advance, state, int(state.step) + 50)
+            state, _ = timed("steps", advance, state, int(state.step) + 50, fast.seed)
             loss = timed("evaluations", evaluate, state.model, fast)
     else:
         code = timed("imports and first draw", Official, path, {})

@@ -387,7 +387,7 @@ def test_what_is_not_finite_stops_and_keeps_the_last_good_state(learning_rate, l
 
 def test_weights_that_are_not_finite_stop_before_the_loss_shows_it(tmp_path, monkeypatch):
     def spoil(*_):
-        def advance(state, until):
+        def advance(state, until, seed):
             model = jax.tree.map(lambda w: w * jnp.nan, state.model)
             return replace(state, model=model, step=jnp.asarray(until, jnp.int32)), jnp.zeros(MAX_STEPS)
 

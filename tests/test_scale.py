@@ -20,6 +20,7 @@ from helpers import trees_equal
 from iclzoo.__main__ import parse_seeds
 from iclzoo.inspect.estimates.estimate import Estimate
 from iclzoo.inspect.estimates.means import mean_over_tasks
+from iclzoo.train import run
 from iclzoo.train.devices import Team, first_devices, join
 from iclzoo.train.loop import compile_advance, largest_array, start
 from iclzoo.train.losses import over_tasks, squared_error
@@ -81,7 +82,7 @@ def test_a_batch_is_split_between_devices():
     """Each device holds its part of the tasks: the compiled step sums the gradients over both."""
     team = Team(first_devices(2))
     advance = compile_advance(RECIPE, team)
-    state, _ = advance(start(RECIPE), 1)
+    state, _ = advance(start(RECIPE), 1, 0)
     assert {len(leaf.sharding.device_set) for leaf in jax.tree.leaves(state)} == {2}
     with pytest.raises(ConfigError, match="a batch of 64 tasks cannot be split evenly between 3 devices"):
         Team((*team.devices, team.devices[0])).check_batch(64)
@@ -111,7 +112,6 @@ def test_an_ensemble_equals_its_members(alone, ensemble_folder):
         assert trees_equal(load(folder, step=0), member.steps[0])
         rows = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
         assert [row["step"] for row in rows] == [row["step"] for row in member.log]
-        assert {row["seed"] for row in rows} == {seed}
         for ours, theirs in zip(rows, member.log, strict=True):
             assert ours["half_mse"] == theirs["half_mse"]
     two = fit_ensemble(RECIPE, SEEDS, devices=first_devices(2), progress=False)
@@ -122,22 +122,31 @@ def test_an_ensemble_that_was_cut_goes_on(ensemble_folder, tmp_path):
     calls = iter(range(1000))
 
     def interrupt(model):
-        if next(calls) == 4:  # the second member at the second logged step
+        if next(calls) == 5:  # the second member at the second logged step
             raise KeyboardInterrupt
         return {}
 
     with pytest.raises(KeyboardInterrupt):
         fit_ensemble(RECIPE, SEEDS, tmp_path, probe=interrupt, progress=False)
-    with pytest.raises(RunError, match="another recipe: seeds differ"):
-        fit_ensemble(RECIPE, SEEDS[:2], tmp_path, resume=True, progress=False)
+    done = (tmp_path / f"seed-{SEEDS[0]}" / "config.json").stat().st_mtime_ns
+    with pytest.raises(RunError, match="holds a run already"):
+        fit_ensemble(RECIPE, SEEDS, tmp_path, progress=False)
     fit_ensemble(RECIPE, SEEDS, tmp_path, resume=True, progress=False)
+    assert (tmp_path / f"seed-{SEEDS[0]}" / "config.json").stat().st_mtime_ns == done
     for seed in SEEDS:
         assert trees_equal(load(tmp_path / f"seed-{seed}"), load(ensemble_folder / f"seed-{seed}"))
         logs = [(folder / f"seed-{seed}" / "log.jsonl").read_text() for folder in (tmp_path, ensemble_folder)]
         assert logs[0] == logs[1]
 
 
-def test_an_ensemble_is_one_program():
+def test_a_run_is_no_folder_of_an_ensemble(tmp_path):
+    """As those of 0.1 were, which had one state for all members."""
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(RunError, match="each run of an ensemble is a folder of its own now"):
+        fit_ensemble(RECIPE, SEEDS, tmp_path, resume=True, progress=False)
+
+
+def test_an_ensemble_is_one_program(monkeypatch):
     traces = []
 
     class Counting(LinearRegression):
@@ -146,14 +155,15 @@ def test_an_ensemble_is_one_program():
             return LinearRegression.sample(self, key)
 
     recipe = replace(RECIPE, task=Counting(input_dim=3, num_examples=5))
-    advance = compile_advance(recipe, Team(first_devices()), SEEDS)
-    state = start(RECIPE, SEEDS)
+    advance = compile_advance(recipe, Team(first_devices()))
     traces.clear()  # the shapes of a prompt have been asked for
-    for until in (1, 2, 10, 50):
-        state, losses = advance(state, until)
+    losses = {seed: advance(start(replace(RECIPE, seed=seed)), 40, seed)[1] for seed in SEEDS}
     assert len(traces) == 1
-    assert losses.shape == (1000, len(SEEDS))
-    assert len(set(np.asarray(losses)[:40].reshape(-1).tolist())) == 120
+    assert len(set(np.concatenate([np.asarray(one)[:40] for one in losses.values()]).tolist())) == 120
+    made = []
+    monkeypatch.setattr(run, "compile_advance", lambda *job: made.append(job) or advance)
+    fit_ensemble(RECIPE, SEEDS, progress=False)
+    assert len(made) == 1
 
 
 def test_seeds():

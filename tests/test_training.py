@@ -77,12 +77,12 @@ def test_training_lowers_the_loss(uninterrupted):
 
 def test_the_loop_equals_single_steps_bit_for_bit():
     advance = compile_advance(TINY, Team(first_devices()))
-    state, losses = advance(start(TINY), 20)
+    state, losses = advance(start(TINY), 20, 0)
     assert np.isfinite(losses[:20]).all()
     assert not losses[20:].any()
     single, single_losses = start(TINY), []
     for step in range(1, 21):
-        single, loss = advance(single, step)
+        single, loss = advance(single, step, 0)
         single_losses.append(loss[0])
     assert trees_equal(state, single)
     assert jnp.array_equal(losses[:20], jnp.stack(single_losses))
@@ -98,9 +98,9 @@ def test_a_run_is_compiled_once_and_its_batches_differ():
 
     advance = compile_advance(replace(TINY, task=Counting(input_dim=3, num_examples=5)), Team(first_devices()))
     traces.clear()  # the shapes of a prompt have been asked for
-    state, losses = advance(start(TINY), 1)
+    state, losses = advance(start(TINY), 1, 0)
     for until in (2, 10, 11, 100):
-        state, losses = advance(state, until)
+        state, losses = advance(state, until, 0)
     assert len(traces) == 1
     assert len(set(np.asarray(losses)[:89].tolist())) == 89
 

@@ -1,7 +1,6 @@
 """The training loop: many steps in one compiled program, the data made inside it."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -27,10 +26,7 @@ MAX_STEPS = 1000
 
 
 class State(eqx.Module):
-    """All that a training needs to go on: nothing else decides its future, but the recipe.
-
-    That of an ensemble has a leading axis of members on every array but `step`.
-    """
+    """All that a training needs to go on: nothing else decides its future, but the recipe."""
 
     model: Any
     optimiser: PyTree
@@ -39,42 +35,18 @@ class State(eqx.Module):
 
 Keys = Key[Array, " num_tasks"]
 KeyData = UInt32[Array, "2"]
-# Trains a state up to a later step, `MAX_STEPS` away at most; returns it with the losses of the batches, in order, then zeros.
-Advance = Callable[[State, int], tuple[State, Float[Array, "max_steps *members"]]]
+# Trains a state up to a later step, `MAX_STEPS` away at most, on the tasks of a seed; returns it with the losses of the batches, in order,
+# then zeros.
+Advance = Callable[[State, int, int], tuple[State, Float[Array, " max_steps"]]]
 
 
 @fixed_settings()
-def start(recipe: Recipe, seeds: Sequence[int] | None = None) -> State:
-    """The state before the first step: a fresh model from the recipe's seed; with `seeds`, an ensemble of one for each."""
-    if seeds is not None:
-        return stacked([start(recipe) for recipe in members_of(recipe, seeds)])
+def start(recipe: Recipe) -> State:
+    """The state before the first step: a fresh model from the recipe's seed."""
     model = initial_model(recipe)
     check_prediction(model, recipe)
     parameters = eqx.filter(model, trainable(model))
     return State(model, recipe.optimiser.build(recipe.num_steps).init(parameters), jnp.zeros((), jnp.int32))
-
-
-def members_of(recipe: Recipe, seeds: Sequence[int] | None) -> tuple[Recipe, ...]:
-    """The recipe of each member of an ensemble; the recipe itself where there is none."""
-    return (recipe,) if seeds is None else tuple(replace(recipe, seed=seed) for seed in seeds)
-
-
-def member(tree: PyTree, index: int) -> PyTree:
-    """What one member of an ensemble has of a model, or of an optimiser's state."""
-    return jax.tree.map(lambda leaf: leaf[index] if eqx.is_array(leaf) else leaf, tree)
-
-
-@eqx.filter_jit
-def apart(state: State, number: int) -> list[State]:
-    """The states of the `number` members of an ensemble."""
-    return [State(member(state.model, i), member(state.optimiser, i), state.step) for i in range(number)]
-
-
-@eqx.filter_jit
-def stacked(states: Sequence[State]) -> State:
-    """The state of an ensemble of members that are at the same step."""
-    stack = jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *states)
-    return eqx.tree_at(lambda state: state.step, stack, states[0].step)
 
 
 @fixed_settings()
@@ -136,12 +108,10 @@ def mean_over_parts(function: Callable[[PyTree], PyTree], batch: PyTree, num_par
 
 
 @fixed_settings()
-def compile_advance(recipe: Recipe, team: Team, seeds: Sequence[int] | None = None) -> Advance:
-    """The function that trains: compiled once for a whole run, whatever steps it is asked for.
+def compile_advance(recipe: Recipe, team: Team) -> Advance:
+    """The function that trains: compiled once, whatever steps it is asked for and from whatever seed.
 
-    The tasks of step n come from the recipe's seed and n alone, so a run that is cut anywhere and continued is the same run. With
-    `seeds`, an ensemble is trained, each member on the tasks of its own seed: one after the other through the one compiled function,
-    so that each is bit for bit what it is when trained by itself.
+    The tasks of step n come from the seed and n alone, so a run that is cut anywhere and continued is the same run.
     """
     team.check_batch(recipe.batch_size)
     recipe.task.check_memory(recipe.batch_size)
@@ -174,21 +144,14 @@ def compile_advance(recipe: Recipe, team: Team, seeds: Sequence[int] | None = No
         arrays, losses = jax.lax.fori_loop(0, until - state.step, body, team.copied((arrays, losses)))
         return eqx.combine(arrays, static), losses
 
-    data_keys = [jr.key_data(jr.split(key_of(one.seed))[1]) for one in members_of(recipe, seeds)]
-    data_keys = team.place(data_keys)
-
-    def advance(state: State, until: int) -> tuple[State, Float[Array, "max_steps *members"]]:
+    def advance(state: State, until: int, seed: int) -> tuple[State, Float[Array, " max_steps"]]:
         # Optax's schedules multiply integers with floats, which strict promotion forbids.
         with (
             fixed_settings(state) as (state,),
             jax.numpy_dtype_promotion("standard"),
             jax.numpy_rank_promotion("allow"),
         ):
-            state, step = team.place(state), jnp.asarray(until, jnp.int32)
-            if seeds is None:
-                return run(state, data_keys[0], step)
-            moved = [run(one, key, step) for one, key in zip(apart(state, len(seeds)), data_keys, strict=True)]
-            states, losses = zip(*moved, strict=True)
-            return stacked(states), jnp.stack(losses, axis=1)
+            data_key = jr.key_data(jr.split(key_of(seed))[1])
+            return run(*team.place((state, data_key)), jnp.asarray(until, jnp.int32))
 
     return advance

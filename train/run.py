@@ -5,6 +5,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,12 +21,13 @@ from ..zoo.errors import ConfigError, RunError, said_by
 from ..zoo.frozen import trainable
 from ..zoo.prompt import Learner
 from ..zoo.storage.config import to_config
+from ..zoo.storage.files import located
 from .devices import Device, Team, first_devices
-from .loop import MAX_STEPS, State, compile_advance, member, members_of, start
+from .loop import MAX_STEPS, Advance, State, compile_advance, start
 from .losses import over_tasks, squared_error
 from .progress import training_bar
 from .recipes.recipe import Recipe
-from .run_folder import Fit, Row, RunFolder
+from .run_folder import Fit, Row, RunFolder, check_apart
 from .stopping import Stop, stopping
 
 Probe = Callable[[Learner], Mapping[str, float | None]]
@@ -34,7 +36,7 @@ EVALUATION_TASKS = 10_000
 SAVE_SECONDS = 10.0
 UPDATE_SECONDS = 0.5
 TICK_SECONDS = 1e-3  # of a coarse clock
-OWN_COLUMNS = {"step", "seed", "train_loss", "half_mse"}  # of the log
+OWN_COLUMNS = {"step", "train_loss", "half_mse"}  # of the log
 
 
 @gated
@@ -57,8 +59,7 @@ def fit(
     loss is no longer finite. Then, and on Ctrl-C and SIGTERM, which raise `KeyboardInterrupt` (see train/stopping.py), the last good
     state is saved first. `ConfigError` if a batch cannot be split evenly.
     """
-    (only,) = _train(recipe, None, folder, probe, devices, resume, progress)
-    return only
+    return _job(recipe, folder, probe, devices, resume, progress).run()
 
 
 @gated
@@ -72,15 +73,24 @@ def fit_ensemble(
     resume: bool = False,
     progress: bool = True,
 ) -> list[Fit]:
-    """`fit` for each of several seeds, trained together by one compiled program, each bit for bit as by itself; in the order of `seeds`.
+    """`fit` for each of several seeds, one after the other by one compiled program; in the order of `seeds`.
 
-    With `folder`, each member ends as a checkpoint in `seed-<seed>` within it, as if it had been trained by itself.
+    With `folder`, the run of each is `seed-<seed>` within it. With `resume`, those that are done stay as they are.
 
     **Raises** what `fit` raises, `ArgumentError` for no seed or more than 1024, `ConfigError` for one that is given twice or out of range.
     """
     if len(set(seeds)) < len(seeds):
         raise ConfigError(f"an ensemble needs seeds that differ, got {list(seeds)}")
-    return _train(recipe, tuple(seeds), folder, probe, devices, resume, progress)
+    job = _job(recipe, folder, probe, devices, resume, progress)
+    jobs = [
+        replace(job, recipe=replace(recipe, seed=seed), folder=job.folder and job.folder / f"seed-{seed}")
+        for seed in seeds
+    ]
+    if job.folder is not None:
+        check_apart(job.folder)
+        for one in jobs:
+            RunFolder(located(one.folder or "")).holds_run(resume)
+    return [one.run() for one in jobs]
 
 
 @gated
@@ -93,58 +103,64 @@ def evaluate(learner: Learner, recipe: Recipe) -> float:
     )
 
 
-def _train(
+@dataclass(frozen=True)
+class _Job:
+    """A training to be done: its recipe, and all that it is done with."""
+
+    recipe: Recipe
+    folder: Path | None
+    probe: Probe
+    team: Team
+    resume: bool
+    progress: bool
+    advance: Advance
+
+    def run(self) -> Fit:
+        with self.opened() as (disk, state):
+            return _Training(self, state, disk).run()
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[RunFolder | None, State]]:
+        """The run's folder, which the leading process alone has, and the state that all go on from."""
+        if self.folder is None:
+            yield None, start(self.recipe)
+        elif not self.team.leads:
+            yield None, self.team.agree(start(self.recipe))
+        else:
+            with RunFolder.opened(self.folder, self.recipe, resume=self.resume) as (disk, state):
+                yield disk, self.team.agree(state)
+
+
+def _job(
     recipe: Recipe,
-    seeds: tuple[int, ...] | None,
     folder: str | Path | None,
     probe: Probe,
     devices: Sequence[Device] | None,
     resume: bool,
     progress: bool,
-) -> list[Fit]:
+) -> _Job:
     team = Team(first_devices() if devices is None else tuple(devices))
-    with _opened(recipe, seeds, folder, team, resume) as (disk, state):
-        return _Training(recipe, seeds, state, disk, probe, team).run(progress and team.leads)
-
-
-@contextmanager
-def _opened(
-    recipe: Recipe, seeds: tuple[int, ...] | None, folder: str | Path | None, team: Team, resume: bool
-) -> Iterator[tuple[RunFolder | None, State]]:
-    """The run's folder, which the leading process alone has, and the state that all go on from."""
-    if folder is None or not team.leads:
-        yield None, start(recipe, seeds) if folder is None else team.agree(start(recipe, seeds))
-    else:
-        with RunFolder.opened(Path(folder), recipe, seeds, resume=resume) as (disk, state):
-            yield disk, team.agree(state)
+    place = None if folder is None else Path(folder)
+    return _Job(recipe, place, probe, team, resume, progress and team.leads, compile_advance(recipe, team))
 
 
 class _Training:
-    """One training on its way: the last good state, its log and the models kept; of every member, where it is an ensemble."""
+    """One training on its way: the last good state, its log and the models kept."""
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        seeds: tuple[int, ...] | None,
-        state: State,
-        disk: RunFolder | None,
-        probe: Probe,
-        team: Team,
-    ):
-        self.recipe, self.seeds, self.state, self.disk, self.probe, self.team = recipe, seeds, state, disk, probe, team
+    def __init__(self, job: _Job, state: State, disk: RunFolder | None):
+        self.job, self.recipe, self.state, self.disk = job, job.recipe, state, disk
         self.rows = list(disk.rows) if disk else []
         self.kept = dict(disk.kept) if disk else {}
-        self.log_steps = set(recipe.log.steps(recipe.num_steps))
-        self.keep_steps = set(recipe.keep.steps(recipe.num_steps))
+        self.log_steps = set(self.recipe.log.steps(self.recipe.num_steps))
+        self.keep_steps = set(self.recipe.keep.steps(self.recipe.num_steps))
 
-    def run(self, progress: bool) -> list[Fit]:
+    def run(self) -> Fit:
         recipe = self.recipe
-        who = f"seed {recipe.seed}" if self.seeds is None else f"seeds {', '.join(map(str, self.seeds))}"
-        header = f"{recipe.name}: {to_config(recipe.optimiser)}, batch {recipe.batch_size}, {who}"
+        header = f"{recipe.name}: {to_config(recipe.optimiser)}, batch {recipe.batch_size}, seed {recipe.seed}"
         step = int(self.state.step)
         with (
             stopping(self.save) as stop,
-            training_bar(recipe.name, recipe.num_steps, step, header=header, enabled=progress) as update,
+            training_bar(recipe.name, recipe.num_steps, step, header=header, enabled=self.job.progress) as update,
         ):
             try:
                 self.train(stop, update)
@@ -156,13 +172,10 @@ class _Training:
                 ) from None
             finally:  # whatever came, Ctrl-C among it: the last good state is not lost
                 stop.save()
-            fits = [
-                Fit(model, [row for row in self.rows if row.get("seed") == seed], steps)
-                for seed, model, steps in self.members()
-            ]
+            fit = Fit(self.state.model, self.rows, self.kept)
             if self.disk:
-                self.disk.finish(recipe, self.seeds, fits)
-        return fits
+                self.disk.finish(recipe, fit)
+        return fit
 
     def train(self, stop: Stop, update: Callable[[int, float], None]) -> None:
         """Advance the state to the last step, with what the recipe asks for on the way.
@@ -170,62 +183,53 @@ class _Training:
         **Raises** `KeyboardInterrupt` where this process, or another one that takes part, is to stop.
         """
         recipe, step, chunk, saved_at = self.recipe, int(self.state.step), 1, time.monotonic()
-        advance = compile_advance(recipe, self.team, self.seeds)
-        stops = sorted(self.log_steps | self.keep_steps)
+        team, stops = self.job.team, sorted(self.log_steps | self.keep_steps)
         if step == 0:
             self.visit(self.state, 0, None)
         while step < recipe.num_steps:
-            until, stopped = self.team.meet(min(step + chunk, stops[bisect_right(stops, step)]), stop.asked)
+            until, stopped = team.meet(min(step + chunk, stops[bisect_right(stops, step)]), stop.asked)
             if stopped:
                 stop.settle()
                 raise KeyboardInterrupt
             began = time.monotonic()
-            state, losses = self.team.local(advance(self.state, until))
+            state, losses = team.local(self.job.advance(self.state, until, recipe.seed))
             losses = np.asarray(losses)[: until - step]
             self.check_finite(losses, state, step)
             chunk = next_chunk(until - step, time.monotonic() - began)
-            self.visit(state, until, np.asarray(losses[-1]))
+            self.visit(state, until, float(losses[-1]))
             self.state, step = state, until
-            update(step, float(losses[-1].mean()))
+            update(step, float(losses[-1]))
             if time.monotonic() - saved_at > SAVE_SECONDS:
                 stop.save()
                 saved_at = time.monotonic()
 
-    def members(self) -> Iterator[tuple[int | None, Any, dict[int, Any]]]:
-        """The seed of each member, its model and the models kept of it; one without a seed of its own where there is no ensemble."""
-        if self.seeds is None:
-            yield None, self.state.model, self.kept
-        for index, seed in enumerate(self.seeds or ()):
-            kept = {step: member(model, index) for step, model in self.kept.items()}
-            yield seed, member(self.state.model, index), kept
-
-    def visit(self, state: State, step: int, train_losses: np.ndarray | None) -> None:
+    def visit(self, state: State, step: int, train_loss: float | None) -> None:
         """Log and keep what the recipe asks for at a step, before the state moves there."""
         if step in self.log_steps:
-            for row in self.measure(state, step, train_losses):
-                self.rows.append(row)
-                if self.disk:
-                    self.disk.append(row)
+            row = self.measure(state.model, step, train_loss)
+            self.rows.append(row)
+            if self.disk:
+                self.disk.append(row)
         if step in self.keep_steps:
             self.kept[step] = state.model
             if self.disk:
                 self.disk.keep(step, state.model)
 
-    def measure(self, state: State, step: int, train_losses: np.ndarray | None) -> Iterator[Row]:
-        """A row of the log for each member."""
-        for index, recipe in enumerate(members_of(self.recipe, self.seeds)):
-            model = state.model if self.seeds is None else member(state.model, index)
-            half_mse = evaluate(model, recipe)
-            if not math.isfinite(half_mse):
-                self.stop("half-MSE", step)
-            probed = checked_columns(self.probe(model))
-            train_loss = None if train_losses is None else float(train_losses.reshape(-1)[index])
-            seed = {} if self.seeds is None else {"seed": recipe.seed}
-            yield {"step": step, **seed, "train_loss": train_loss, "half_mse": half_mse, **probed}
+    def measure(self, model: Any, step: int, train_loss: float | None) -> Row:
+        """A row of the log."""
+        half_mse = evaluate(model, self.recipe)
+        if not math.isfinite(half_mse):
+            self.stop("half-MSE", step)
+        return {
+            "step": step,
+            "train_loss": train_loss,
+            "half_mse": half_mse,
+            **checked_columns(self.job.probe(model)),
+        }
 
     def check_finite(self, losses: np.ndarray, state: State, step: int) -> None:
         """**Raises** `RunError` if the losses after `step`, or the state they lead to, are no longer finite."""
-        finite = np.isfinite(losses).reshape(len(losses), -1).all(axis=1)
+        finite = np.isfinite(losses)
         if not finite.all():
             self.stop("loss", step + 1 + int(np.argmin(finite)))
         learned = eqx.filter(state.model, trainable(state.model))

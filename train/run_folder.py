@@ -24,11 +24,11 @@ from safetensors import SafetensorError
 from ..zoo.checks.memory import physical_memory
 from ..zoo.errors import RunError, WriteError, ZooError, ZooWarning, said_by
 from ..zoo.storage.card import CARD_FILE, Card, parsed
-from ..zoo.storage.checkpoint import CHECKPOINT, checkpoint_files, read_card, settings_of, step_file
+from ..zoo.storage.checkpoint import checkpoint_files, read_card, settings_of, step_file
 from ..zoo.storage.config import from_config, to_config
-from ..zoo.storage.files import finished_name, located, read_file, write_atomically, writing
+from ..zoo.storage.files import located, read_file, write_atomically, writing
 from ..zoo.storage.tensors import fill, from_bytes, named_arrays, to_bytes
-from .loop import State, members_of, start
+from .loop import State, start
 from .recipes.provenance import differing_versions, provenance
 from .recipes.recipe import Recipe
 
@@ -62,12 +62,8 @@ class RunFolder:
 
     @classmethod
     @contextmanager
-    def opened(
-        cls, path: Path, recipe: Recipe, seeds: tuple[int, ...] | None = None, *, resume: bool
-    ) -> Iterator[tuple["RunFolder", State]]:
+    def opened(cls, path: Path, recipe: Recipe, *, resume: bool) -> Iterator[tuple["RunFolder", State]]:
         """The run of `recipe` in the folder `path`, and the state to go on from; the folder is locked meanwhile.
-
-        With `seeds`, it is the run of an ensemble.
 
         **Raises** `RunError` if the folder is in use, holds a run and `resume` is not set, or holds anything but a run of this recipe: then
         nothing in it is changed.
@@ -86,8 +82,7 @@ class RunFolder:
                     ) from None
             folder._lock = os.stat(folder.path / LOCK_FILE)
             holds = folder.holds_run(resume)
-            folder.check_members(members_of(recipe, seeds) if seeds is not None else ())
-            yield folder, folder.resume(recipe, seeds) if holds else folder.begin(recipe, seeds)
+            yield folder, folder.resume(recipe) if holds else folder.begin(recipe)
         except WriteError as error:
             raise RunError(
                 f"cannot write to {path}: {error.strerror}; once that is put right, go on with --resume (resume=True)"
@@ -112,20 +107,20 @@ class RunFolder:
                 f"{self.path} is not empty ({', '.join(sorted(strangers)[:3])}) and holds no run; choose another folder"
             )
 
-    def begin(self, recipe: Recipe, seeds: tuple[int, ...] | None) -> State:
+    def begin(self, recipe: Recipe) -> State:
         """A new run."""
-        state = start(recipe, seeds)
-        settings = {"recipe": to_config(recipe), "seeds": to_config(seeds), "versions": provenance()}
+        state = start(recipe)
+        settings = {"recipe": to_config(recipe), "versions": provenance()}
         self._write(RUN_FILE, (json.dumps(settings, indent=2, ensure_ascii=False) + "\n").encode())
         self.save(state)
         return state
 
-    def resume(self, recipe: Recipe, seeds: tuple[int, ...] | None) -> State:
+    def resume(self, recipe: Recipe) -> State:
         """The last saved state, with the log and the steps kept until there; what came after it is made again."""
         with self._reading(RUN_FILE):
             settings = parsed(self._read(RUN_FILE).decode())
             stored = {**to_config(from_config(settings["recipe"])), "seeds": settings.get("seeds")}
-        asked = {**to_config(recipe), "seeds": to_config(seeds)}
+        asked = {**to_config(recipe), "seeds": None}  # those of an ensemble, of which 0.1 made one run
         different = sorted(name for name in stored.keys() | asked.keys() if stored.get(name) != asked.get(name))
         if different:
             raise RunError(
@@ -138,13 +133,13 @@ class RunFolder:
                 stacklevel=2,
             )
         if not (self.path / STATE_FILE).exists() and not (self.path / LOG_FILE).exists():
-            return self.begin(recipe, seeds)  # it was killed before there was any state
+            return self.begin(recipe)  # it was killed before there was any state
         with self._reading(STATE_FILE):
             arrays = from_bytes(self._read(STATE_FILE))
             if not np.array_equal(arrays.pop(DIGEST, NOTHING), _digest(arrays)):
                 raise ValueError("its SHA-256 hash differs")
             written = {name.removeprefix(WRITTEN): arrays.pop(name) for name in [*arrays] if name.startswith(WRITTEN)}
-            state = fill(start(recipe, seeds), arrays, STATE_FILE)
+            state = fill(start(recipe), arrays, STATE_FILE)
         step = int(state.step)
         with self._reading(LOG_FILE):
             self.rows = _until(step, self.read_log())
@@ -194,30 +189,23 @@ class RunFolder:
         lines = self._read(LOG_FILE).decode().split("\n")[:-1] if (self.path / LOG_FILE).exists() else []
         return [parsed(line) for line in lines]
 
-    def finish(self, recipe: Recipe, seeds: tuple[int, ...] | None, fits: Sequence[Fit]) -> None:
-        """Turn the folder into a checkpoint; that of an ensemble into a folder of them, each with the log of its member.
+    def finish(self, recipe: Recipe, fit: Fit) -> None:
+        """Turn the folder into a checkpoint. The card is written last, and it is what makes the checkpoint.
 
-        A card that is there already stays as it is: figures were measured for it, and people write on it. Each card is written last, and
-        it is what makes the checkpoint.
+        A card that is there already stays as it is: metrics were measured for it, and people write on it.
 
         **Raises** `RunError`, with nothing written, if another file is where one of these goes.
         """
-        contents: dict[str, bytes] = {}
-        for member, fit in zip(members_of(recipe, seeds), fits, strict=True):
-            folder = "" if seeds is None else _member_folder(member)
-            if self._is_done(member, folder):
-                continue
-            if seeds is not None:
-                contents[f"{folder}{LOG_FILE}"] = _lines(fit.log)
-            card = Card(
-                description=member.description,
-                reference=member.reference,
-                task=to_config(member.task),
-                training=to_config(member),
-                versions=provenance(),
-            )
-            files = checkpoint_files(fit.model, card, fit.steps)
-            contents |= {f"{folder}{name}": data for name, data in files.items()}
+        if self._is_done(recipe):
+            return
+        card = Card(
+            description=recipe.description,
+            reference=recipe.reference,
+            task=to_config(recipe.task),
+            training=to_config(recipe),
+            versions=provenance(),
+        )
+        contents = checkpoint_files(fit.model, card, fit.steps)
         for file, data in contents.items():
             if os.path.lexists(self.path / file) and not self._holds(file, data):
                 raise RunError(
@@ -225,22 +213,6 @@ class RunFolder:
                 )
         for file, data in contents.items():
             self._write(file, data)
-
-    def check_members(self, members: Sequence[Recipe]) -> None:
-        """**Raises** `RunError` if the folder of a member of an ensemble holds anything but that member."""
-        for member in members:
-            folder = self.path / _member_folder(member)
-            if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-                raise RunError(
-                    f"{folder} is no folder of this run; move it elsewhere, and go on with --resume (resume=True)"
-                )
-            strangers = [name for name in CHECKPOINT.strangers(folder) if (finished_name(name) or name) != LOG_FILE]
-            if strangers:
-                raise RunError(
-                    f"{folder} holds what is not of this run ({', '.join(strangers[:3])}); "
-                    "move it elsewhere, and go on with --resume (resume=True)"
-                )
-            self._is_done(member, _member_folder(member))
 
     def _holds(self, file: str, data: bytes) -> bool:
         """Whether a file holds just this."""
@@ -261,13 +233,13 @@ class RunFolder:
             f"{self.path} was moved or replaced while it was trained in; go on with --resume (resume=True) where it is now"
         )
 
-    def _is_done(self, recipe: Recipe, folder: str = "") -> bool:
+    def _is_done(self, recipe: Recipe) -> bool:
         """Whether there is the checkpoint of a recipe already. **Raises** `RunError` if there is another one."""
-        if not (self.path / folder / CARD_FILE).exists():
+        if not (self.path / CARD_FILE).exists():
             return False
-        if to_config(settings_of(read_card(self.path / folder), "training")) != to_config(recipe):
+        if to_config(settings_of(read_card(self.path), "training")) != to_config(recipe):
             raise RunError(
-                f"{self.path / folder / CARD_FILE} is not of this run; move it elsewhere, and go on with --resume (resume=True)"
+                f"{self.path / CARD_FILE} is not of this run; move it elsewhere, and go on with --resume (resume=True)"
             )
         return True
 
@@ -288,8 +260,13 @@ class RunFolder:
             ) from None
 
 
-def _member_folder(member: Recipe) -> str:
-    return f"seed-{member.seed}/"
+def check_apart(folder: Path) -> None:
+    """**Raises** `RunError` if a folder that is to hold the runs of an ensemble is a run itself, as those of 0.1 were."""
+    if (located(folder) / RUN_FILE).exists():
+        raise RunError(
+            f"{folder} is a run, and each run of an ensemble is a folder of its own now; choose another folder, "
+            "or go on with the version that began it"
+        )
 
 
 def _is_no_lock(entry: Path) -> bool:

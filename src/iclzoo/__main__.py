@@ -144,7 +144,7 @@ def train(
     seed: Annotated[int | None, typer.Option(min=0, max=MAX_SEED, help="another seed than the recipe's")] = None,
     seeds: Annotated[
         str | None,
-        typer.Option(help="train an ensemble at once: 0:16, or 0,3,7; each member is a checkpoint of its own"),
+        typer.Option(help="train an ensemble: 0:16, or 0,3,7; each member is a run of its own"),
     ] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, max=MAX_SIZE, help="another number of steps than the recipe's")
