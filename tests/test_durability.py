@@ -62,8 +62,8 @@ def goes_on(folder, expected):
 
 
 def test_kills_lose_nothing():
-    """The short form of `python benchmarks/kills.py --kills 500`."""
-    command = [sys.executable, ROOT / "benchmarks" / "kills.py", "--kills", "8"]
+    """The short form of `python tests/robustness/kills.py --kills 500`."""
+    command = [sys.executable, ROOT / "tests" / "robustness" / "kills.py", "--kills", "8"]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
     assert "8 kills" in result.stdout

@@ -261,7 +261,7 @@ def test_reading_never_writes(model, tmp_path, monkeypatch):
 
 
 def test_readers_beside_a_writer_see_the_old_state_or_the_new(exchange, model, tmp_path):
-    """The short form of `python benchmarks/together.py`."""
+    """The short form of `python tests/robustness/together.py`."""
     folder, seen, failed = save(tmp_path / "x", model), [], []
     writing = Thread(target=lambda: [save(folder, scaled(model, float(n)), overwrite=True) for n in range(1, 41)])
 

@@ -73,10 +73,10 @@ def test_damage_depends_on_its_seed_alone(intact):
 
 
 def test_the_fuzzer():
-    """The short form of `python benchmarks/fuzz.py --files 100000`, with its watch on memory, time and what is opened."""
+    """The short form of `python tests/robustness/fuzz.py --files 100000`, with its watch on memory, time and what is opened."""
     command = [
         sys.executable,
-        ROOT / "benchmarks" / "fuzz.py",
+        ROOT / "tests" / "robustness" / "fuzz.py",
         "--files",
         "500",
         "--workers",

@@ -1,4 +1,4 @@
-"""Readers beside a writer: `python benchmarks/together.py --reads 10000 --overwrites 1000`.
+"""Readers beside a writer: `python tests/robustness/together.py --reads 10000 --overwrites 1000`.
 
 One process saves a checkpoint over the last, again and again, while others load it: each load must give the weights of one save, none
 older than one that an earlier load gave, and no save may fail. Both sides go on until both numbers are reached.

@@ -1,4 +1,4 @@
-"""Processes that are killed again and again, and lose nothing: `python benchmarks/kills.py --kills 1000`.
+"""Processes that are killed again and again, and lose nothing: `python tests/robustness/kills.py --kills 1000`.
 
 Three kinds of process take turns, each killed with SIGKILL and followed by another of its kind, which goes on with what is there:
 

@@ -1,4 +1,4 @@
-"""Damaged checkpoints by the hundred thousand: `python benchmarks/fuzz.py --files 100000`.
+"""Damaged checkpoints by the hundred thousand: `python tests/robustness/fuzz.py --files 100000`.
 
 Each seed makes one damaged checkpoint (see `damage.py`), which is then loaded and verified. It must load as what its files hold, or
 be refused with a `CheckpointError` of one line that names the path. It must not crash, hang, run anything, open anything but its own
