@@ -1,7 +1,6 @@
 """The demonstration of `make demo`: a trained attention layer takes a step of gradient descent."""
 
 from matplotlib.figure import Figure
-from rich.table import Table
 
 from ..train.recipes.catalogue import recipe
 from ..train.run import fit
@@ -15,6 +14,7 @@ from .estimates.errors_on_tasks import half_squared_errors
 from .estimates.estimate import Estimate
 from .report.metrics import MEASURING_SEED
 from .report.tables import demo_tables
+from .table import Table
 from .weights.heatmap import heatmap
 
 NUM_TASKS = 100_000

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
-
 from ..zoo.checks.gate import gate
 from ..zoo.checks.values import Text, Whole
 from ..zoo.errors import ContractError
 from ..zoo.registry import Registry
 from .subject import Subject
+from .table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from rich.table import Table
 
 from ...zoo.errors import ExistsError, NotApplicable, ZooError
 from ...zoo.storage.files import finished_name, located, write_atomically
@@ -115,7 +114,7 @@ def flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def _rendered(section: Instrument, content: Content) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What the page shows of a section, and the files it has beside the page."""
-    shown: dict[str, Any] = {"tables": [_html_table(table) for table in content.tables]}
+    shown: dict[str, Any] = {"tables": content.tables}
     files: dict[str, bytes] = {}
     if content.figure is not None:
         for suffix in ("png", "svg"):
@@ -129,9 +128,3 @@ def _rendered(section: Instrument, content: Content) -> tuple[dict[str, Any], di
         for suffix, data in (("json", json.dumps(numbers, indent=1, allow_nan=False)), ("csv", text.getvalue())):
             files[f"numbers/{section.name}.{suffix}"] = data.encode()
     return shown | {"links": [*files]}, files
-
-
-def _html_table(table: Table) -> dict[str, Any]:
-    """A rich table as plain text: its title, its header and its rows."""
-    rows = zip(*([str(cell) for cell in column.cells] for column in table.columns), strict=True)
-    return {"title": str(table.title or ""), "header": [str(c.header) for c in table.columns], "rows": list(rows)}

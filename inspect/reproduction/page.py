@@ -7,15 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from ...zoo.errors import ExistsError
 from ...zoo.storage.card import parsed
 from ...zoo.storage.files import read_file, write_atomically
 from ..estimates.estimate import Estimate
 from ..estimates.plain import plain
 from ..pictures.style import drawn
-from ..report.tables import add_row, new_table
+from ..table import Table
 from .result import Reproduction, Result
 
 PAGE = "reproduction.md"
@@ -32,9 +30,9 @@ or stands alone where it has none. A measurement holds where our number is withi
 
 def results_table(results: Iterable[Result]) -> Table:
     """What there is to reproduce."""
-    table = new_table("", "id", "claim", "source")
+    table = Table("", ("id", "claim", "source"))
     for result in results:
-        add_row(table, result.id, result.claim, result.source)
+        table.add(result.id, result.claim, result.source)
     return table
 
 
@@ -120,9 +118,9 @@ def _read_record(folder: Path, id: str) -> Record | None:
 
 def measurements_table(record: Record) -> Table:
     """One result: a row for each number."""
-    table = new_table(f"{record['id']}: {record['claim']}", "", "published", "ours", "tolerance", "holds")
+    table = Table(f"{record['id']}: {record['claim']}", ("", "published", "ours", "tolerance", "holds"))
     for row in map(cells, record["measurements"]):
-        add_row(table, *row)
+        table.add(*row)
     return table
 
 

@@ -83,7 +83,7 @@ def list_(pattern: Annotated[str, typer.Argument(help="wildcards work")] = "*") 
     from .inspect.report.tables import names_table
 
     table = names_table(pattern)
-    if not table.row_count:
+    if not table.rows:
         raise UnknownNameError(
             f"no checkpoint, recipe or model has a name that fits {pattern!r}; `iclzoo list` names all"
         )
