@@ -150,8 +150,6 @@ def identification_tables(identification: Identification) -> tuple[Table, ...]:
         f"explained share of predictions / sensitivities, on {identification.num_tasks:,} tasks each",
         ("algorithm", "mean", "less than the first", *distributions, "parameters"),
     )
-        ("algorithm", "mean", "less than the first", *distributions, "parameters"),
-    )
     for candidate in identification.ranking:
         pairs = [" / ".join(_share(mean) for mean in (a.prediction, a.sensitivity)) for a in candidate.agreements]
         means = [
