@@ -2,12 +2,12 @@
 
 from typing import TypeVar
 
+import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jax.experimental.ode import odeint
 from jaxtyping import PRNGKeyArray
 
 from ...train.tasks.regression import Task
@@ -45,11 +45,21 @@ def gradient_flow(model: Model, task: Task, *, duration: float, num_points: int 
 
 @eqx.filter_jit
 def _integrate(parameters, rest, task, times):
-    def velocity(theta, _):
+    def velocity(t, theta, _):
         gradient = jax.grad(lambda theta: exact_half_mse(*one_layer(eqx.combine(theta, rest)), task))(theta)
         return jax.tree.map(jnp.negative, gradient)
 
-    return odeint(velocity, parameters, times, rtol=TOLERANCE, atol=TOLERANCE)
+    return diffrax.diffeqsolve(
+        diffrax.ODETerm(velocity),
+        diffrax.Dopri5(),
+        t0=times[0],
+        t1=times[-1],
+        dt0=None,
+        y0=parameters,
+        saveat=diffrax.SaveAt(ts=times),
+        stepsize_controller=diffrax.PIDController(rtol=TOLERANCE, atol=TOLERANCE),
+        max_steps=None,
+    ).ys
 
 
 @gated
