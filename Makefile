@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test matrix checkpoints clean
+.PHONY: demo test quick matrix checkpoints clean
 
 demo: $(VENV)/installed
 	$(BIN)/iclzoo demo -o demo.png
@@ -14,6 +14,10 @@ test: $(VENV)/installed-test
 	$(BIN)/ruff format --check
 	$(BIN)/pyright
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
+
+# The tests of what is not committed yet, without the slow ones.
+quick: $(VENV)/installed-test
+	$(BIN)/python tests/quick.py
 
 # Every model with every instrument, every task with every algorithm and with training, and a checkpoint of every model with every instrument.
 matrix: $(VENV)/installed-test

@@ -1,13 +1,29 @@
 """Every test runs with shapes and dtypes checked, promotion strict, and nothing of a picture left open."""
 
 import os
+import shutil
+import tempfile
+from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "agg")
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # most of the time of the tests is compilation
 
 import jax
 import jaxtyping
 import pytest
 
+# What a process that a test starts has compiled, the next one need not: the folder is made by the first process of the tests, and named
+# to all by the environment. The limit on its size makes JAX lock it, so that no file is read half; the level silences its notes.
+OWN_CACHE = "JAX_COMPILATION_CACHE_DIR" not in os.environ
+if OWN_CACHE:
+    os.environ |= {
+        "JAX_COMPILATION_CACHE_DIR": tempfile.mkdtemp(prefix="iclzoo-tests-"),
+        "JAX_COMPILATION_CACHE_MAX_SIZE": str(2**32),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+    }
+# This process compiles for itself: most of its programs are small, and met once.
+jax.config.update("jax_compilation_cache_dir", None)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 2)  # for the tests that train on two
@@ -16,11 +32,21 @@ with jaxtyping.install_import_hook("iclzoo", "beartype.beartype"):
     import iclzoo  # noqa: F401
 
 
-@pytest.fixture(scope="module", autouse=True)
+MAPPED = Path("/proc/self/maps")  # where there is such a file
+MOST_MAPPED = 20_000  # regions of memory: a system allows a process some 65,000, and a compiled program takes several
+
+
+def pytest_unconfigure(config):
+    if OWN_CACHE:
+        shutil.rmtree(os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
 def programs():
-    """Compiled programs are let go with the file that needed them: a process may map no more than some tens of thousands of them."""
+    """Compiled programs are let go before there are too many of them."""
     yield
-    jax.clear_caches()
+    if MAPPED.exists() and MAPPED.read_bytes().count(b"\n") > MOST_MAPPED:
+        jax.clear_caches()
 
 
 @pytest.fixture
