@@ -84,8 +84,8 @@ figure = risk_figure(preconditioned_risk(iclzoo.LinearRegression(inputs=iclzoo.G
     "balance": (
         "What gradient flow would conserve, and Adam does not",
         """from iclzoo.inspect.weights.conserved_quantities import conserved_path
-from iclzoo.inspect.weights.conserved_quantities_plot import balance_figure
-figure = balance_figure(conserved_path("lsa"))""",
+from iclzoo.inspect.weights.conserved_quantities_plot import conserved_figure
+figure = conserved_figure(conserved_path("lsa"))""",
     ),
     "fitted-steps": (
         "Layers as steps of GD++",

@@ -14,7 +14,7 @@ from helpers import Still, assert_close
 from iclzoo.inspect.identification.candidates import default_candidates, fit_candidate
 from iclzoo.inspect.identification.explained_variance import compare, explained_share
 from iclzoo.inspect.identification.verdict import identify
-from iclzoo.inspect.identification.verdict_plot import agreement_bars, identification_figure
+from iclzoo.inspect.identification.verdict_plot import explained_variance_bars, identification_figure
 from iclzoo.inspect.report.tables import identification_tables
 from iclzoo.train.tasks.inputs import Gaussian, Uniform
 from iclzoo.train.tasks.out_of_distribution import inside_and_outside
@@ -74,10 +74,10 @@ def test_a_learner_made_to_run_an_algorithm_is_said_to_run_it(name):
     found = identify(learner, task, candidates=tuple(candidates), num_tasks=701, key=jr.key(1))
     assert found.verdict == found.ranking[0].name == name
     first = found.ranking[0]
-    for agreement in first.agreements:
-        assert agreement.prediction.value == pytest.approx(1.0, abs=1e-4)
+    for explained in first.explained:
+        assert explained.prediction.value == pytest.approx(1.0, abs=1e-4)
         if name != "knn-1":
-            assert agreement.sensitivity.value == pytest.approx(1.0, abs=1e-4)
+            assert explained.sensitivity.value == pytest.approx(1.0, abs=1e-4)
     fitted, put_in = jax.tree.leaves(first.parameters), jax.tree.leaves(parameters)
     assert fitted == pytest.approx(put_in, abs=1e-3)
 
@@ -129,7 +129,7 @@ def test_tasks_without_a_finite_prediction_are_left_out_and_counted():
     found = identify(SometimesBroken(), TASK, candidates=("zero", "gd-2"), num_tasks=211, key=jr.key(0))
     assert found.verdict == "gd-2"
     assert found.ranking[0].parameters["step_size"] == pytest.approx(1.1, abs=1e-3)
-    assert 0 < found.ranking[0].agreements[0].num_not_finite < 211
+    assert 0 < found.ranking[0].explained[0].num_not_finite < 211
 
 
 @pytest.mark.parametrize(
@@ -163,9 +163,9 @@ def test_the_explained_share_and_its_standard_error():
     (measured,) = compare(
         GradientDescent(1.0), {"half": Half()}, TASK, distribution="", num_tasks=101, key=jr.key(0)
     ).values()
-    assert measured.agreement.prediction.value == pytest.approx(0.75)
-    assert measured.agreement.sensitivity.value == pytest.approx(0.75)
-    assert measured.agreement.prediction.standard_error < 1e-6  # the same share of every task
+    assert measured.explained.prediction.value == pytest.approx(0.75)
+    assert measured.explained.sensitivity.value == pytest.approx(0.75)
+    assert measured.explained.prediction.standard_error < 1e-6  # the same share of every task
     rng = np.random.default_rng(0)
     power = rng.exponential(size=(2000, 101))
     error = power * rng.uniform(size=power.shape)
@@ -284,11 +284,11 @@ def test_pictures_and_tables_read_the_numbers():
     left = figure.axes[0]
     assert [label.get_text() for label in left.get_yticklabels()] == [c.name for c in found.ranking]
     bars = [bar.get_width() for bar in left.patches]
-    assert bars[:3] == pytest.approx([max(c.agreements[0].prediction.value, -0.1) for c in found.ranking])
+    assert bars[:3] == pytest.approx([max(c.explained[0].prediction.value, -0.1) for c in found.ranking])
     assert "<" in [text.get_text() for text in left.texts]  # knn-1 is worse than nothing
     knn = identify(KNearestNeighbours(1), TASK, candidates=("knn-1",), num_tasks=53, key=jr.key(0))
-    assert knn.ranking[0].agreements[0].sensitivity.value is None
-    assert [text.get_text() for text in agreement_bars(knn, measure="sensitivity").texts] == ["–"] * 3
+    assert knn.ranking[0].explained[0].sensitivity.value is None
+    assert [text.get_text() for text in explained_variance_bars(knn, measure="sensitivity").texts] == ["–"] * 3
     verdict, ranking = identification_tables(found)
     assert next(iter(verdict.columns[0].cells)).plain == "runs"
     assert [cell.plain for cell in ranking.columns[0].cells] == [c.name for c in found.ranking]

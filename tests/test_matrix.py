@@ -114,5 +114,5 @@ def test_attention_of_another_class_is_attention():
     said = answers(subject, {*INSTRUMENTS.names()} - OF_CHECKPOINTS)
     assert {name for name, reason in said.items() if not reason} >= {"weights", "structure", "weight-path", "patterns"}
     assert "its layer is Foreign" in said["theory"]
-    assert "no law is known" in said["balance"]
+    assert "no law is known" in said["conserved-quantities"]
     assert "implies no step" in said["interpolation"] or "no linear attention" in said["interpolation"]

@@ -23,7 +23,7 @@ from iclzoo.inspect.theory.gradient_flow import balanced_start, gradient_flow
 from iclzoo.inspect.theory.population_loss import population_loss
 from iclzoo.inspect.theory.risk import preconditioned_risk
 from iclzoo.inspect.weights.conserved_quantities import conserved_path
-from iclzoo.inspect.weights.conserved_quantities_plot import balance_curves, balance_figure
+from iclzoo.inspect.weights.conserved_quantities_plot import conserved_curves, conserved_figure
 from iclzoo.train.losses import over_tasks, squared_error
 from iclzoo.train.tasks.inputs import Gaussian, RandomCovariance, Uniform
 from iclzoo.train.tasks.regression import GaussianTeacher, LinearRegression
@@ -136,9 +136,9 @@ def flow():
 
 def test_gradient_flow_conserves_the_balance(flow):
     path = conserved_path(flow)
-    assert [balance.law for balance in path.balances] == ["‖W_PV‖² − ‖W_KQ‖²", "u² − ‖U‖²"]
+    assert [balance.law for balance in path.differences] == ["‖W_PV‖² − ‖W_KQ‖²", "u² − ‖U‖²"]
     assert path.steps == tuple(range(21))
-    for balance in path.balances:
+    for balance in path.differences:
         assert np.abs(balance.difference).max() < 1e-8  # it starts at zero, up to float32
         assert balance.drift < 1e-8
         assert balance.left[-1] > 10 * balance.left[0]
@@ -164,19 +164,19 @@ def test_factors_conserve_three_balances_and_adam_none():
     models = gradient_flow(model, task, duration=10.0, num_points=3)
     assert not np.asarray(models[3].W_0.value).any()  # known, so not trained
     path = conserved_path(models)
-    assert [balance.law for balance in path.balances] == ["‖W_K‖² − ‖W_Q‖²", "‖W_P‖² − ‖W_V‖²", "‖W_P‖² − ‖W_K‖²"]
-    assert all(balance.drift < 1e-8 for balance in path.balances)
-    assert np.abs(np.diff(path.balances[0].left)).max() > 1e-3
+    assert [balance.law for balance in path.differences] == ["‖W_K‖² − ‖W_Q‖²", "‖W_P‖² − ‖W_V‖²", "‖W_P‖² − ‖W_K‖²"]
+    assert all(balance.drift < 1e-8 for balance in path.differences)
+    assert np.abs(np.diff(path.differences[0].left)).max() > 1e-3
     trained = conserved_path("lsa-fast")
     assert trained.steps == read_card("lsa-fast").steps
-    assert max(balance.drift for balance in trained.balances) > 0.1
+    assert max(balance.drift for balance in trained.differences) > 0.1
 
 
 def test_softmax_has_one_law_less():
     model = create("softmax_attention", num_layers=2, num_heads=2, key=jr.key(0))
-    balances = conserved_path({0: model}).balances
-    assert {balance.law for balance in balances} == {"‖W_K‖² − ‖W_Q‖²", "‖W_P‖² − ‖W_V‖²"}
-    assert {(balance.layer, balance.head) for balance in balances} == {
+    differences = conserved_path({0: model}).differences
+    assert {balance.law for balance in differences} == {"‖W_K‖² − ‖W_Q‖²", "‖W_P‖² − ‖W_V‖²"}
+    assert {(balance.layer, balance.head) for balance in differences} == {
         (f"layers.{k}", h) for k in (0, 1) for h in (0, 1)
     }
 
@@ -208,16 +208,16 @@ def test_least_losses_are_lines_in_any_picture():
 
 
 def test_the_pictures_show_the_numbers(flow):
-    path, risk, balances = loss_path(flow, GAUSSIAN), preconditioned_risk(GAUSSIAN), conserved_path(flow)
+    path, risk, differences = loss_path(flow, GAUSSIAN), preconditioned_risk(GAUSSIAN), conserved_path(flow)
     ax = loss_path_curve(path)
     assert "half-MSE" in ax.get_ylabel()
     assert np.array_equal(ax.lines[0].get_ydata(), path.half_mse)
     ax = risk_curve(risk)
     assert np.array_equal(ax.lines[0].get_ydata(), risk.half_mse)
     assert "half-MSE" in ax.get_ylabel()
-    ax = balance_curves(balances, logarithmic=False, xlabel="point")
+    ax = conserved_curves(differences, logarithmic=False, xlabel="point")
     assert ax.get_xlabel() == "point"
-    assert np.array_equal(ax.lines[0].get_ydata(), balances.balances[0].difference)
+    assert np.array_equal(ax.lines[0].get_ydata(), differences.differences[0].difference)
 
 
 @pytest.mark.parametrize("kind", ["zero", "nan", "one step"])
@@ -225,10 +225,10 @@ def test_pictures_survive_any_weights(kind):
     model = create("lsa", input_dim=3, key=jr.key(0))
     models = {"zero": jax.tree.map(jnp.zeros_like, model), "nan": broken(model), "one step": model}
     training = {0: models[kind]} if kind == "one step" else {0: model, 5: models[kind]}
-    path, balances = loss_path(training, GAUSSIAN), conserved_path(training)
+    path, differences = loss_path(training, GAUSSIAN), conserved_path(training)
     assert (path.half_mse[-1] is None) == (kind == "nan")
-    assert all((balance.drift is None) == (kind == "nan") for balance in balances.balances)
-    for figure in (loss_path_figure(path), balance_figure(balances)):
+    assert all((balance.drift is None) == (kind == "nan") for balance in differences.differences)
+    for figure in (loss_path_figure(path), conserved_figure(differences)):
         figure.savefig("/dev/null", format="png")
 
 
@@ -241,7 +241,7 @@ def test_a_task_without_variation_has_a_picture():
 def test_nothing_is_left_open(flow):
     style = dict(plt.rcParams)
     for _ in range(5):
-        balance_figure(conserved_path(flow))
+        conserved_figure(conserved_path(flow))
         risk_figure(preconditioned_risk(GAUSSIAN))
     assert plt.get_fignums() == []
     assert dict(plt.rcParams) == style
@@ -249,7 +249,7 @@ def test_nothing_is_left_open(flow):
 
 def test_many_balances_keep_a_short_legend():
     model = create("softmax_attention", num_layers=4, num_heads=3, key=jr.key(0))
-    legend = balance_curves(
+    legend = conserved_curves(
         conserved_path({0: model, 3: eqx.tree_at(lambda m: m.layers[0].W_K, model, model.layers[0].W_K * 2)})
     ).get_legend()
     assert len(legend.get_texts()) == 12

@@ -58,7 +58,7 @@ class Share:
 class Comparison:
     """An `ExplainedVariance` and the shares it is made of; `None` where the other learner is not finite."""
 
-    agreement: ExplainedVariance
+    explained: ExplainedVariance
     shares: (
         tuple[Share, ...] | None
     )  # of predictions and of sensitivities, without those that the learner leaves undefined
@@ -142,8 +142,8 @@ def _compare(errors: np.ndarray, powers: np.ndarray, num_tasks: int, distributio
     finite = bool(np.isfinite(errors).all())
     found = [explained_share(errors[:, part], powers[:, part]) if finite else None for part in (0, 1)]
     prediction, slope = (UNDEFINED if share is None else share.mean for share in found)
-    agreement = ExplainedVariance(distribution, prediction, slope, num_tasks, num_tasks - len(powers))
-    return Comparison(agreement, tuple(share for share in found if share is not None) if finite else None)
+    explained = ExplainedVariance(distribution, prediction, slope, num_tasks, num_tasks - len(powers))
+    return Comparison(explained, tuple(share for share in found if share is not None) if finite else None)
 
 
 @eqx.filter_jit

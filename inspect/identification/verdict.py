@@ -42,16 +42,16 @@ class Candidate:
     algorithm: Learner
     parameters: Mapping[str, Any]  # tuned to the learner's predictions
     num_parameters: int
-    agreements: tuple[ExplainedVariance, ...]
-    score: Estimate  # the mean of all agreements that are defined, of predictions and sensitivities, inside and outside
+    explained: tuple[ExplainedVariance, ...]
+    score: Estimate  # the mean of all that are defined, of predictions and sensitivities, inside and outside
     behind: Estimate  # the score of the first candidate minus this one's, paired over tasks
     contains_first: bool  # the first one is a special case of it, so that it cannot be ruled out by agreeing less
 
     @property
     def worst(self) -> float | None:
-        """The smallest of its agreements."""
+        """The smallest of its explained variances."""
         values = [
-            mean.value for a in self.agreements for mean in (a.prediction, a.sensitivity) if mean.value is not None
+            mean.value for a in self.explained for mean in (a.prediction, a.sensitivity) if mean.value is not None
         ]
         return min(values, default=None)
 
@@ -210,7 +210,7 @@ def _rank(fits: Mapping[str, Fit], compared: Mapping[str, list[Comparison]]) -> 
             algorithm=fits[name].algorithm,
             parameters=fits[name].parameters,
             num_parameters=fits[name].num_parameters,
-            agreements=tuple(comparison.agreement for comparison in compared[name]),
+            explained=tuple(comparison.explained for comparison in compared[name]),
             score=scores[name],
             behind=mean_share(compared[first], minus=compared[name]),
             contains_first=name != first and fits[name].imitates(fits[first]),
@@ -234,7 +234,7 @@ def _clearly_better(best: list[Comparison], other: list[Comparison]) -> bool:
 def _decide(ranking: tuple[Candidate, ...], relative_power: float | None) -> tuple[str | None, str]:
     first, score = ranking[0], ranking[0].score.value
     if score is None or first.worst is None:
-        return None, "no candidate has a defined agreement with it"
+        return None, "no candidate explains a defined share of it"
     explains = f"{first.name} explains {_percent(score)} on average and {_percent(first.worst)} where it explains least"
     if score >= ENOUGH:
         rival = next((c for c in ranking[1:] if not c.contains_first and c.behind.value is not None), None)

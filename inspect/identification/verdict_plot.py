@@ -11,7 +11,7 @@ from ..pictures.curves import colours
 from ..pictures.style import Figure, label, styled
 from .verdict import ENOUGH, Identification
 
-LOWEST = -0.1  # where the axis of agreements ends; less than 0 is worse than predicting 0, by whatever amount
+LOWEST = -0.1  # where the axis ends; less than 0 is worse than predicting 0, by whatever amount
 
 _TITLES = {
     "prediction": "predictions: 1 − E‖ŷ − ŷ′‖² / E‖ŷ‖²",
@@ -20,7 +20,7 @@ _TITLES = {
 
 
 @styled
-def agreement_bars(
+def explained_variance_bars(
     identification: Identification,
     *,
     measure: Literal["prediction", "sensitivity"] = "prediction",
@@ -29,7 +29,7 @@ def agreement_bars(
     """A group of bars for each candidate, the first on top, and in it one for each distribution (axes-level: draws on `ax`, or on a
     figure of its own, and returns the Axes).
 
-    Whiskers are ± 1 standard error; "<" marks a bar that ends beyond the axis, "–" an agreement that is undefined.
+    Whiskers are ± 1 standard error; "<" marks a bar that ends beyond the axis, "–" an explained variance that is undefined.
     """
     one_of("measure", measure, _TITLES)
     ax = Figure(layout="constrained").subplots() if ax is None else ax
@@ -40,10 +40,10 @@ def agreement_bars(
         )
         ax.set_axis_off()
         return ax
-    distributions = [agreement.distribution for agreement in ranking[0].agreements]
+    distributions = [one.distribution for one in ranking[0].explained]
     height, rows = 0.8 / len(distributions), np.arange(len(ranking))
     for index, (name, colour) in enumerate(zip(distributions, colours(len(distributions)), strict=True)):
-        values, errors = as_arrays([getattr(candidate.agreements[index], measure) for candidate in ranking])
+        values, errors = as_arrays([getattr(candidate.explained[index], measure) for candidate in ranking])
         places = rows + (index - (len(distributions) - 1) / 2) * height
         shown = np.clip(np.nan_to_num(values), LOWEST, 1.0)
         whiskers = np.where(values > LOWEST, np.nan_to_num(errors), 0.0)
@@ -67,8 +67,8 @@ def identification_figure(identification: Identification, *, name: str = "the le
     """ExplainedVariance of predictions and of sensitivities side by side, with the verdict (figure-level: makes and returns a Figure)."""
     figure = Figure(figsize=(10.0, 1.6 + 0.42 * max(len(identification.ranking), 3)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=bool(identification.ranking))
-    agreement_bars(identification, measure="prediction", ax=left)
-    agreement_bars(identification, measure="sensitivity", ax=right)
+    explained_variance_bars(identification, measure="prediction", ax=left)
+    explained_variance_bars(identification, measure="sensitivity", ax=right)
     handles, labels = left.get_legend_handles_labels()
     if handles:
         figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, title="tasks")

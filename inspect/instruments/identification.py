@@ -12,7 +12,7 @@ from ..subject import Subject
 @register_instrument(
     "identification",
     title="Which algorithm is it?",
-    question="Each algorithm is tuned to the learner; agreement is the share of its predictions and sensitivities that "
+    question="Each algorithm is tuned to the learner; explained variance is the share of its predictions and sensitivities that "
     "it explains, inside and outside the training distribution.",
     order=20,
 )
@@ -31,5 +31,5 @@ def measure(subject: Subject) -> Content:
 def _candidate(candidate: Any) -> dict[str, Any]:
     """A candidate without the algorithm itself."""
     return {name: value for name, value in vars(candidate).items() if name != "algorithm"} | {
-        "agreements": [asdict(agreement) for agreement in candidate.agreements]
+        "explained": [asdict(one) for one in candidate.explained]
     }

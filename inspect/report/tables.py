@@ -145,13 +145,13 @@ def identification_tables(identification: Identification) -> tuple[Table, ...]:
         verdict.add(f"{name} was left out", reason)
     if not identification.ranking:
         return (verdict,)
-    distributions = [agreement.distribution for agreement in identification.ranking[0].agreements]
+    distributions = [one.distribution for one in identification.ranking[0].explained]
     ranking = Table(
         f"explained share of predictions / sensitivities, on {identification.num_tasks:,} tasks each",
         ("algorithm", "mean", "less than the first", *distributions, "parameters"),
     )
     for candidate in identification.ranking:
-        pairs = [" / ".join(_share(mean) for mean in (a.prediction, a.sensitivity)) for a in candidate.agreements]
+        pairs = [" / ".join(_share(mean) for mean in (a.prediction, a.sensitivity)) for a in candidate.explained]
         means = [
             _share(mean) if mean.standard_error is None else f"{_share(mean)} ± {mean.standard_error:.2g}"
             for mean in (candidate.score, candidate.behind)

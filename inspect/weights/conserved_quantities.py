@@ -18,7 +18,7 @@ from .weight_products import attention_layers
 
 
 @dataclass(frozen=True)
-class Balance:
+class ConservedDifference:
     """One pair of squared norms over a training, whose difference gradient flow conserves."""
 
     law: str  # what is subtracted from what
@@ -41,10 +41,10 @@ class Balance:
 
 @dataclass(frozen=True)
 class ConservedPath:
-    """The balances of every head at the same points of a training."""
+    """The differences of every head at the same points of a training."""
 
     steps: tuple[int, ...]
-    balances: tuple[Balance, ...]
+    differences: tuple[ConservedDifference, ...]
 
 
 @gated
@@ -64,8 +64,10 @@ def conserved_path(training: Training) -> ConservedPath:
         raise ZooError("the models of one training have the same layers and heads; these have not")
     return ConservedPath(
         steps=tuple(models),
-        balances=tuple(
-            Balance(law, layer, head, *np.array([square[law, layer, head] for square in squares], np.float64).T)
+        differences=tuple(
+            ConservedDifference(
+                law, layer, head, *np.array([square[law, layer, head] for square in squares], np.float64).T
+            )
             for law, layer, head in squares[0]
         ),
     )

@@ -16,7 +16,7 @@ from ...theory.exact_losses import least_losses
 from ...theory.gradient_flow import balanced_start, gradient_flow
 from ...theory.population_loss import population_loss
 from ...weights.conserved_quantities import conserved_path
-from ...weights.conserved_quantities_plot import balance_curves
+from ...weights.conserved_quantities_plot import conserved_curves
 from ..catalogue import measures
 from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact, percent
 from .learned_matrices import Square, gamma_inverse, relative_distance
@@ -127,16 +127,16 @@ def balance(source: CheckpointSource) -> Outcome:
             Measurement(f"{name}: drift of u² − ‖U‖²_F", "0", drift(unbalanced), high=1e-6),
             Measurement(f"{name}: limit of u", f"{limit:.4f} (closed form)", exact(u), 0.999 * limit, 1.001 * limit),
         ]
-    return Outcome(tuple(measurements), FLOW_CONDITIONS, _balance_figure(flows, size))
+    return Outcome(tuple(measurements), FLOW_CONDITIONS, _conserved_figure(flows, size))
 
 
 def drift(flow: Flow) -> Estimate:
     """The largest change of u² − ‖U‖²_F over a flow, relative to the largest u² + ‖U‖²_F."""
-    (of_blocks,) = (balance for balance in conserved_path(flow).balances if balance.law.startswith("u²"))
+    (of_blocks,) = (balance for balance in conserved_path(flow).differences if balance.law.startswith("u²"))
     return Estimate(of_blocks.drift, None)
 
 
-def _balance_figure(flows: dict[float, Flow], size: float) -> Figure:
+def _conserved_figure(flows: dict[float, Flow], size: float) -> Figure:
     figure = Figure(figsize=(12, 3.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     shown = slice(0, NUM_POINTS // 3)
@@ -150,7 +150,7 @@ def _balance_figure(flows: dict[float, Flow], size: float) -> Figure:
     left.set_title("from a balanced start u = ‖U‖ stays", fontsize="medium")
     left.legend(frameon=False, fontsize="small", loc="lower right")
     path = conserved_path({k: flows[SCALES[1]][k] for k in range(shown.stop)})
-    balance_curves(
+    conserved_curves(
         path, logarithmic=False, xlabel=f"point of the flow, {NUM_POINTS / DURATION:g} to a unit of time", ax=right
     )
     right.set_title(f"what the flow conserves, σ = {SCALES[1]}", fontsize="medium")

@@ -6,13 +6,13 @@ from ..weights.conserved_quantities import conserved_path
 
 
 @register_instrument(
-    "balance",
+    "conserved-quantities",
     title="Conserved quantities",
     question="Differences of norms that gradient flow conserves; Adam need not.",
     order=90,
 )
 def measure(subject: Subject) -> Content:
-    from ..weights.conserved_quantities_plot import balance_figure
+    from ..weights.conserved_quantities_plot import conserved_figure
 
     path = conserved_path(subject.steps)
-    return Content(figure=balance_figure(path), alternative="Differences that gradient flow conserves.", numbers=path)
+    return Content(figure=conserved_figure(path), alternative="Differences that gradient flow conserves.", numbers=path)
