@@ -1,6 +1,5 @@
 """The gates of public functions: whatever is given, the answer is right or an error that names the parameter."""
 
-import pkgutil
 import re
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -72,23 +71,27 @@ ANYTHING = {(name, "learners") for name in ("in_chunks", "over_tasks", "mean_ove
 ANYTHING |= {("exact_half_mse", "num_examples")}
 # Behind the gates: what these are given comes from functions that have one, or they are pictures and pages.
 BEHIND = (
-    r"inspect\.(\w+_plot|heatmap|report|reproduction_page|tables|results\.\w+)|train\.(devices|fitting|loop|outside|progress|teachers|tuning)"
-    r"|train\.recipes\.\w+|inspect\.softmax_heads\.softmax_parts|inspect\.training_path\.spread"
-    r"|zoo\.(arguments|attention|checks|config|determinism|errors|files|folders|frozen|memory|minimise|mlp|names|official|origins|spectrum|tensors|token_model|models\.\w+)"
-    r"|zoo\.checkpoint\.(?!(load|save|read_card|write_card|checkpoint_folder|list_checkpoints)$)|train\.baselines\.(fitted|baseline_name)$|zoo\.algorithm\.average"
-    r"|zoo\.algorithms\.gradient_descent|zoo\.registry\.|zoo\.factory\.(check_contract|check_hyperparameters|model_name|hyperparameters)|zoo\.constructions\.(write|\w+\.\w+_attention)"
+    r"inspect\.(\w+\.\w+_plot|weights\.heatmap|report\.(page|tables)|pictures\.|reproduction\.(page|results\.))"
+    r"|inspect\.activations\.softmax_heads\.softmax_parts|inspect\.behaviour\.training_path\.spread"
+    r"|train\.(devices|loop|progress|tasks\.teachers|tuning\.(fitting|search)|recipes\.(?!catalogue|recipe\b))"
+    r"|train\.tuning\.baselines\.(fitted|baseline_name)$"
+    r"|zoo\.(checks\.(arguments|values|memory)|layers\.(attention|mlp)|storage\.(config|files|folders|official|origins|tensors))"
+    r"|zoo\.(determinism|errors|frozen|minimise|names|spectrum|token_model|models\.|registry\.|algorithm\.average)"
+    r"|zoo\.storage\.checkpoint\.(?!(load|save|read_card|write_card|checkpoint_folder|list_checkpoints|copy_checkpoint|upgrade_card)$)"
+    r"|zoo\.factory\.(check_contract|check_hyperparameters|model_name|hyperparameters)"
+    r"|zoo\.(algorithms|constructions)\."
 )
 
 
 def public_functions() -> Iterator[tuple[str, Callable]]:
-    for room in ("zoo", "train", "inspect"):
-        for module in pkgutil.walk_packages([str(Path(__file__).parents[1] / room)], f"iclzoo.{room}."):
-            if not module.ispkg:
-                for name, function in vars(import_module(module.name)).items():
-                    path = f"{module.name.removeprefix('iclzoo.')}.{name}"
-                    own = getattr(function, "__module__", "") == module.name and hasattr(function, "__wrapped__")
-                    if own and name[0] != "_" and not isinstance(function, type) and not re.match(BEHIND, path):
-                        yield name, function
+    root = Path(__file__).parents[1]
+    for file in (file for room in ("zoo", "train", "inspect") for file in sorted((root / room).rglob("*.py"))):
+        module = ".".join(file.relative_to(root).with_suffix("").parts)
+        for name, function in vars(import_module(f"iclzoo.{module}")).items():
+            own = getattr(function, "__module__", "") == f"iclzoo.{module}" and hasattr(function, "__wrapped__")
+            behind = re.match(BEHIND, f"{module}.{name}")
+            if own and name[0] != "_" and not isinstance(function, type) and not behind:
+                yield name, function
 
 
 GATED = {name: function for name, function in public_functions() if PARAMETERS.keys() & signature(function).parameters}

@@ -153,7 +153,7 @@ def defaults(name: str) -> Mapping[str, Any]:
 
 
 def modules(package: str) -> Iterator[Any]:
-    folder = Path(import_module("iclzoo.zoo.checks.values").__file__).parent / package
+    folder = Path(import_module("iclzoo.zoo.errors").__file__).parent / package
     yield from (import_module(f"iclzoo.zoo.{package}.{file.stem}") for file in sorted(folder.glob("*.py")))
 
 

@@ -27,7 +27,7 @@ from .loop import MAX_STEPS, Advance, State, compile_advance, start
 from .losses import over_tasks, squared_error
 from .progress import training_bar
 from .recipes.recipe import Recipe
-from .run_folder import Fit, Row, RunFolder, check_apart
+from .run_folder import Fit, Row, RunFolder
 from .stopping import Stop, stopping
 
 Probe = Callable[[Learner], Mapping[str, float | None]]
@@ -86,8 +86,8 @@ def fit_ensemble(
         replace(job, recipe=replace(recipe, seed=seed), folder=job.folder and job.folder / f"seed-{seed}")
         for seed in seeds
     ]
-    if job.folder is not None:
-        check_apart(job.folder)
+    if job.folder is not None and job.team.leads:
+        RunFolder(located(job.folder)).check_is_no_run()
         for one in jobs:
             RunFolder(located(one.folder or "")).holds_run(resume)
     return [one.run() for one in jobs]

@@ -107,6 +107,14 @@ class RunFolder:
                 f"{self.path} is not empty ({', '.join(sorted(strangers)[:3])}) and holds no run; choose another folder"
             )
 
+    def check_is_no_run(self) -> None:
+        """**Raises** `RunError` for a folder that is to hold the runs of an ensemble, and is a run itself, as those of 0.1 were."""
+        if (self.path / RUN_FILE).exists():
+            raise RunError(
+                f"{self.path} is a run, and each run of an ensemble is a folder of its own now; choose another folder, "
+                "or go on with the version that began it"
+            )
+
     def begin(self, recipe: Recipe) -> State:
         """A new run."""
         state = start(recipe)
@@ -258,15 +266,6 @@ class RunFolder:
             raise RunError(
                 f"{self.path / file} cannot be resumed from ({said_by(error)}); start again in another folder"
             ) from None
-
-
-def check_apart(folder: Path) -> None:
-    """**Raises** `RunError` if a folder that is to hold the runs of an ensemble is a run itself, as those of 0.1 were."""
-    if (located(folder) / RUN_FILE).exists():
-        raise RunError(
-            f"{folder} is a run, and each run of an ensemble is a folder of its own now; choose another folder, "
-            "or go on with the version that began it"
-        )
 
 
 def _is_no_lock(entry: Path) -> bool:
