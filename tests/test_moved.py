@@ -51,7 +51,7 @@ def test_a_former_kind_is_read_and_the_new_one_written():
 
 def test_a_former_name_belongs_to_what_had_it():
     registry = Registry("thing", group="iclzoo.nothing")
-    registry.register("new", "old")(dict)
+    registry.register("new", formerly=("old",))(dict)
     assert "old" in registry
     assert registry["old"] is registry["new"] is dict
     assert registry.names() == ["new"]

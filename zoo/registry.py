@@ -54,21 +54,21 @@ class Registry:
         self._discovered = self._discovering = False
         self.every.append(self)
 
-    def register(self, name: str, *former: str) -> Callable[[Thing], Thing]:
-        """Decorator: add a class or function under `name`, and find it under its `former` names too.
+    def register(self, name: str, *, formerly: tuple[str, ...] = ()) -> Callable[[Thing], Thing]:
+        """Decorator: add a class or function under `name`, and find it under the names it had `formerly`, too.
 
         **Raises** `ContractError` if it cannot join or a name is taken.
         """
 
         def add(thing: Thing) -> Thing:
-            for wanted in (name, *former):
+            for wanted in (name, *formerly):
                 taken = self._things.get(self._former.get(wanted, wanted))
                 if taken is not None and origin(taken) != origin(thing):
                     raise ContractError(
                         f"the {self.kind} {wanted!r} already belongs to {'.'.join(origin(taken))}; choose another"
                     )
             self._things[name] = self.check(name, thing)
-            self._former |= dict.fromkeys(former, name)
+            self._former |= dict.fromkeys(formerly, name)
             return thing
 
         return add

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...zoo.checks.gate import gated
 from ...zoo.constructions.gd_plus_plus import gd_plus_plus_products
-from ...zoo.errors import NotApplicable, ZooError
+from ...zoo.errors import NotApplicable
 from .weight_products import Products, fix_gauge, products
 
 
@@ -62,5 +62,5 @@ def steps_where_implied(model: Any) -> tuple[ImpliedStep, ...]:
     """`implied_steps` of every layer of a model; none where its layers imply no step."""
     try:
         return tuple(step for layer in products(model) for step in implied_steps(layer))
-    except ZooError:
+    except NotApplicable:
         return ()

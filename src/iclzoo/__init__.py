@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from .inspect.weights.heatmap import heatmap, product_heatmap
 
 _RENAMED = {"TaskPool": "PromptPool", "Zero": "ZeroPredictor"}  # for one version
-_LAZY = {"heatmap": ".inspect.heatmap", "product_heatmap": ".inspect.heatmap"}
+_LAZY = {"heatmap": ".inspect.weights.heatmap", "product_heatmap": ".inspect.weights.heatmap"}
 
 __all__ = [
     "Adam",

@@ -132,7 +132,7 @@ class SineRegression(Task):
         return Prompt(xs=xs[:-1], ys=labels[:-1], query=xs[-1]), labels[-1]
 
 
-@register_task("prompt_pool", "task_pool")
+@register_task("prompt_pool", formerly=("task_pool",))
 class PromptPool(Task):
     """One of `num_tasks` prompts of `task`: teacher, inputs, query and target were drawn together once, by `pool_seed`.
 

@@ -88,13 +88,13 @@ class Task(eqx.Module):
 
 
 @gated
-def register_task(kind: str, *former: str) -> Callable[[type], type]:
+def register_task(kind: str, *, formerly: tuple[str, ...] = ()) -> Callable[[type], type]:
     """Class decorator: let a task, or a distribution of inputs or of teachers, be written on cards as `kind`, and read from those that
-    hold a `former` one.
+    hold one that it had `formerly`.
 
     **Raises** `ConfigError` if the class is no dataclass, `ContractError` if the kind is taken.
     """
-    return setting(kind, *former)
+    return setting(kind, formerly=formerly)
 
 
 @gated

@@ -19,13 +19,13 @@ Settings = TypeVar("Settings")
 
 
 @checked
-def setting(kind: str, *former: str) -> Callable[[type[Settings]], type[Settings]]:
-    """Class decorator: let a dataclass be written on cards as `kind`, and check its settings wherever it is made. Cards may hold its
-    `former` kinds, too.
+def setting(kind: str, *, formerly: tuple[str, ...] = ()) -> Callable[[type[Settings]], type[Settings]]:
+    """Class decorator: let a dataclass be written on cards as `kind`, and check its settings wherever it is made. Cards may hold
+    the kinds it had `formerly`, too.
 
     **Raises** `ConfigError` if the class is no dataclass, `ContractError` if the kind is taken.
     """
-    return SETTINGS.register(kind, *former)
+    return SETTINGS.register(kind, formerly=formerly)
 
 
 def _check(kind: str, cls: type) -> type:
