@@ -28,13 +28,14 @@ figure = iclzoo.heatmap(lsa, beside=implied_construction(lsa), names=("lsa", "th
     ),
     "weight-path": (
         "Weights over training",
-        """from iclzoo.inspect.behaviour.training_path import weight_path
+        """from iclzoo.inspect.weights.weight_path import weight_path
 from iclzoo.inspect.behaviour.training_path_plot import weight_path_figure
 figure = weight_path_figure(weight_path("lsa"))""",
     ),
     "training": (
         "Loss, alignment and what the weights imply, over training",
-        """from iclzoo.inspect.behaviour.training_path import alignment_path, weight_path
+        """from iclzoo.inspect.behaviour.training_path import alignment_path
+from iclzoo.inspect.weights.weight_path import weight_path
 from iclzoo.inspect.behaviour.training_path_plot import training_figure
 path = alignment_path("lsa", "gd-1", iclzoo.best_baseline("gd-1", task), task, key=key)
 figure = training_figure(weight_path("lsa"), path)""",
@@ -77,7 +78,7 @@ figure = loss_path_figure(loss_path("lsa", task))""",
     ),
     "risk": (
         "Risk of the preconditioned step: bias and variance against the length of the prompt",
-        """from iclzoo.inspect.theory.exact_losses import preconditioned_risk
+        """from iclzoo.inspect.theory.risk import preconditioned_risk
 from iclzoo.inspect.theory.exact_losses_plot import risk_figure
 figure = risk_figure(preconditioned_risk(iclzoo.LinearRegression(inputs=iclzoo.Gaussian(1.0))))""",
     ),
