@@ -6,7 +6,6 @@ import tempfile
 from pathlib import Path
 
 os.environ.setdefault("MPLBACKEND", "agg")
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # most of the time of the tests is compilation
 
 import jax
 import jaxtyping
@@ -46,6 +45,19 @@ def programs():
     """Compiled programs are let go before there are too many of them."""
     yield
     if MAPPED.exists() and MAPPED.read_bytes().count(b"\n") > MOST_MAPPED:
+        jax.clear_caches()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compilation(request):
+    """Most of the time of the tests is compilation, so it optimises little but where bits count, which is said by `pytest.mark.bits`."""
+    exact = request.node.get_closest_marker("bits") is not None
+    jax.config.update("jax_disable_most_optimizations", not exact)
+    if exact:
+        jax.clear_caches()
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
+    if exact:
         jax.clear_caches()
 
 

@@ -315,7 +315,7 @@ def test_steps_are_whole_numbers(step, model, tmp_path):
         {"task": {"a": object()}},
         {"description": 5},
         {"training": [1]},
-        {"format": 2},
+        {"format": 3},
         {"reference": None},
     ],
 )
@@ -332,7 +332,7 @@ def test_a_card_that_could_not_be_read_again_is_not_written(entries, model, tmp_
 
 def test_entries_given_twice_are_no_card(folder):
     text = (folder / "config.json").read_text()
-    (folder / "config.json").write_text(text.replace('"format": 1', '"format": 1, "format": 1'))
+    (folder / "config.json").write_text(text.replace('"format": 2', '"format": 2, "format": 2'))
     with pytest.raises(errors.CardError, match="the entry 'format' is given twice"):
         read_card(folder)
     (folder / "config.json").write_text(text.replace('"num_layers": 2', '"num_layers": 1, "num_layers": 2'))

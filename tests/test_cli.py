@@ -14,6 +14,8 @@ from iclzoo.inspect.report import tables
 from iclzoo.train.progress import training_bar
 from iclzoo.zoo.storage.checkpoint import checkpoint_folder, read_card, write_card
 
+pytestmark = [pytest.mark.bits, pytest.mark.slow]
+
 
 def iclzoo(*arguments, cwd=None, **environment):
     return subprocess.run(

@@ -34,6 +34,8 @@ from iclzoo.zoo.errors import ConfigError, ZooError
 from iclzoo.zoo.factory import create
 from iclzoo.zoo.storage.checkpoint import checkpoint_folder, load
 
+pytestmark = pytest.mark.bits
+
 TASK = LinearRegression(input_dim=3, num_examples=5)
 RECIPE = Recipe(
     name="determined",

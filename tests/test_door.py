@@ -87,7 +87,7 @@ def test_a_kind_is_given_once(forgetting):
         half_width: float = 1.0
 
     with pytest.raises(
-        ContractError, match=r"the kind of setting 'uniform' already belongs to iclzoo\.train\.inputs\.Uniform"
+        ContractError, match=r"the kind of setting 'uniform' already belongs to iclzoo\.train\.tasks\.inputs\.Uniform"
     ):
         setting("uniform")(Other)
 
@@ -116,7 +116,7 @@ def test_a_plugin_that_raises_is_named_once_and_stops_nothing(error, forgetting,
         f"iclzoo: the plugin 'mine' (my_package.mine) adds no models; it raised {type(error).__name__}"
     )
     assert failed_plugins().keys() == {"mine"}
-    *_, (kind, name, reason) = zip(*([str(cell) for cell in c.cells] for c in names_table("mine").columns), strict=True)
+    *_, (kind, name, reason) = names_table("mine").rows
     assert (kind, name) == ("plugin", "mine")
     assert reason.startswith(f"failed: {type(error).__name__}")
 
@@ -261,7 +261,7 @@ def test_a_recipe_s_name_can_be_a_folder(name):
 def test_the_choices_are_named_with_the_closest():
     with pytest.raises(
         ConfigError,
-        match="query_init must be one of 'zero', 'known', 'learned', got 'ZeroPredictor'; did you mean 'zero'",
+        match="query_init must be one of 'zero', 'known', 'learned', got 'Zero'; did you mean 'zero'",
     ):
         create("deep_lsa", key=jr.key(0), query_init="ZeroPredictor")
 

@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 BRIEF = replace(TINY, num_steps=23, log=Every(5), keep=Every(10))
 
 
-pytestmark = pytest.mark.usefixtures("standard_promotion")
+pytestmark = [pytest.mark.usefixtures("standard_promotion"), pytest.mark.bits, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")

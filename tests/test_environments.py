@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = [pytest.mark.bits, pytest.mark.slow]
+
 EVERYDAY = Path(__file__).parent / "everyday.py"
 STYLE = """
 axes.grid: True

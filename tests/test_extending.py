@@ -24,6 +24,8 @@ from iclzoo.zoo.algorithms.smoothing import KNearestNeighbours
 from iclzoo.zoo.errors import ArgumentError, ConfigError, ContractError, NotApplicable, UnknownNameError
 from iclzoo.zoo.storage.config import from_config, to_config
 
+pytestmark = pytest.mark.slow
+
 SMALL = {  # at tiny sizes; a task that is not here comes with its defaults
     "linear_regression": LinearRegression(input_dim=2, num_examples=3),
     "sine_regression": SineRegression(num_examples=3),

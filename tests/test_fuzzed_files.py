@@ -45,7 +45,7 @@ often = settings(
 )
 
 
-pytestmark = pytest.mark.usefixtures("standard_promotion")
+pytestmark = [pytest.mark.usefixtures("standard_promotion"), pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_damaged_runs(seed, file, change, run_files, tmp_path):
         + "cannot be resumed from"
     )
     try:
-        resumed = RunFolder(tmp_path).resume(BRIEF, None)
+        resumed = RunFolder(tmp_path).resume(BRIEF)
     except RunError as error:
         resumed = state if re.match(refused, str(error)) else error
     assert trees_equal(resumed, state)

@@ -10,6 +10,8 @@ import iclzoo
 from iclzoo import testing
 from iclzoo.zoo.registry import Registry
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parents[1] / "docs"
 GUIDES = {
     "adding-a-task": (testing.check_task, "flipped_regression"),

@@ -290,6 +290,6 @@ def test_pictures_and_tables_read_the_numbers():
     assert knn.ranking[0].explained[0].sensitivity.value is None
     assert [text.get_text() for text in explained_variance_bars(knn, measure="sensitivity").texts] == ["–"] * 3
     verdict, ranking = identification_tables(found)
-    assert next(iter(verdict.columns[0].cells)).plain == "runs"
-    assert [cell.plain for cell in ranking.columns[0].cells] == [c.name for c in found.ranking]
+    assert verdict.rows[0][0] == "runs"
+    assert [row[0] for row in ranking.rows] == [c.name for c in found.ranking]
     assert plt.get_fignums() == []

@@ -16,6 +16,8 @@ from iclzoo.zoo.layers.attention import SelfAttention
 from iclzoo.zoo.storage.checkpoint import list_checkpoints, read_card
 from iclzoo.zoo.token_model import ConcatenatingModel
 
+pytestmark = pytest.mark.slow
+
 NUM_TASKS = 20
 TASK = LinearRegression(input_dim=2, num_examples=4)
 SMALL = {"num_layers": 2, "hidden_dim": 7, "hidden_size": 5, "embed_dim": 5, "num_heads": 2, "head_dim": 3}
@@ -27,14 +29,6 @@ def answers(subject: Subject, names: set[str]) -> dict[str, str]:
     """Of each instrument, why it does not apply; empty where it does."""
     said = {name: answer(name, subject) for name in sorted(names)}
     return {name: one if isinstance(one, str) else "" for name, one in said.items()}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_compilation():
-    """What is measured is not looked at closely here."""
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", False)
 
 
 def small(name: str):
@@ -64,9 +58,10 @@ def test_every_model_in_memory(name):
 
 
 def one_of_each_model() -> dict[str, str]:
-    """The checkpoint of each model with the fewest stored steps."""
+    """The smallest checkpoint of each model, with the fewest stored steps."""
     cards = {name: read_card(name) for name in list_checkpoints()}
-    return {cards[name].model: name for name in sorted(cards, key=lambda name: -len(cards[name].steps))}
+    sizes = {name: (len(card.tensors), len(card.steps)) for name, card in cards.items()}
+    return {cards[name].model: name for name in sorted(cards, key=lambda name: sizes[name], reverse=True)}
 
 
 @pytest.mark.parametrize("name", one_of_each_model().values())

@@ -9,6 +9,8 @@ from iclzoo import new
 from iclzoo.__main__ import run
 from iclzoo.zoo.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("kind", new.kinds())
 def test_what_is_written_keeps_its_contract(kind, tmp_path):

@@ -70,7 +70,7 @@ def test_a_checkout_without_links_still_works(tmp_path):
     for file in (ROOT / "src" / "iclzoo").iterdir():
         if file.is_symlink():
             (package / file.name).write_text(str(file.readlink()))
-        elif file.suffix == ".py":
+        elif file.is_file():
             (package / file.name).write_text(file.read_text())
     for part in PARTS:
         (tmp_path / part).symlink_to(ROOT / part)

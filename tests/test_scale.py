@@ -48,7 +48,7 @@ RECIPE = Recipe(
 )
 SEEDS = (0, 3, 11)
 
-pytestmark = pytest.mark.usefixtures("standard_promotion")
+pytestmark = [pytest.mark.usefixtures("standard_promotion"), pytest.mark.slow]
 
 
 def largest_difference(left, right):

@@ -14,6 +14,8 @@ from iclzoo.train.recipes.recipe import Recipe
 from iclzoo.zoo.storage.checkpoint import checkpoint_folder, list_checkpoints, load, read_card
 from iclzoo.zoo.storage.config import from_config, to_config
 
+pytestmark = [pytest.mark.bits, pytest.mark.slow]
+
 # Tasks to measure on here; `iclzoo verify --all` measures on those of the cards.
 NUM_TASKS = 4096
 

@@ -158,7 +158,7 @@ def examine(folder: Path, files: Files, *, verified: bool) -> str:
     except CheckpointError as error:
         outcome = check_error(error, folder)
     try:
-        for check in verify(folder, figures=False) if verified else ():
+        for check in verify(folder, metrics=False) if verified else ():
             assert outcome == "loaded" or not (check.what == "tensors" and check.passed), (
                 f"it is {outcome}, yet verified"
             )

@@ -37,7 +37,7 @@ import typer
 from rich.progress import Progress
 
 from iclzoo.inspect.instrument import Content, Instrument
-from iclzoo.inspect.report import report
+from iclzoo.inspect.report import page as report
 from iclzoo.inspect.subject import Subject
 from iclzoo.train import run, run_folder
 from iclzoo.train.optimiser import Adam

@@ -251,8 +251,9 @@ def recorded(folder: Path, file: str, card: Card) -> Mapping[str, Any]:
 
 def read_tensors(folder: Path, file: str, card: Card) -> dict[str, Any]:
     """The arrays in one file of a checkpoint, after checking it against the card."""
+    data = _checked_bytes(folder, file, card)
     try:
-        return from_bytes(_checked_bytes(folder, file, card))
+        return from_bytes(data)
     except (SafetensorError, ValueError, OverflowError, MemoryError) as error:
         raise CorruptFileError(
             f"{folder / file} is not a safetensors file ({said_by(error)}); write it again with iclzoo.save"
