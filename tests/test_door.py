@@ -263,7 +263,7 @@ def test_the_choices_are_named_with_the_closest():
         ConfigError,
         match="query_init must be one of 'zero', 'known', 'learned', got 'Zero'; did you mean 'zero'",
     ):
-        create("deep_lsa", key=jr.key(0), query_init="ZeroPredictor")
+        create("deep_lsa", key=jr.key(0), query_init="Zero")
 
 
 def test_settings_of_another_kind_are_no_settings_of_this_one():

@@ -60,17 +60,21 @@ def test_a_tolerance_decides():
     def one(value, low=None, high=None):
         return Measurement("a number", "1", Estimate(value, None), low, high)
 
-    assert one(1.0, low=1).holds
-    assert not one(0.99, low=1).holds
-    assert one(-5.0, high=1).holds
-    assert not one(1.01, 0, 1).holds
-    assert not one(None, low=1).holds
-    assert [one(1, *bounds).tolerance for bounds in ((1, None), (None, 0.5), (0, 1))] == ["≥ 1", "≤ 0.5", "0 … 1"]
+    assert one(1.0, low=1.0).holds
+    assert not one(0.99, low=1.0).holds
+    assert one(-5.0, high=1.0).holds
+    assert not one(1.01, 0.0, 1.0).holds
+    assert not one(None, low=1.0).holds
+    assert [one(1.0, *bounds).tolerance for bounds in ((1.0, None), (None, 0.5), (0.0, 1.0))] == [
+        "≥ 1",
+        "≤ 0.5",
+        "0 … 1",
+    ]
 
 
 def outcome(*values):
     measurements = tuple(
-        Measurement(f"number {i}", "1", Estimate(value, 0.01), low=1) for i, value in enumerate(values)
+        Measurement(f"number {i}", "1", Estimate(value, 0.01), low=1.0) for i, value in enumerate(values)
     )
     return Outcome(measurements, "no tasks", Figure())
 

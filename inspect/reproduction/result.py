@@ -31,8 +31,8 @@ class Measurement:
     what: str
     published: str
     ours: Estimate
-    low: float | None = None
-    high: float | None = None
+    low: float | int | None = None
+    high: float | int | None = None
 
     @property
     def holds(self) -> bool:
