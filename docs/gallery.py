@@ -72,21 +72,21 @@ figure = shifts_figure(shifts(learners, task, key=key)[0])""",
     ),
     "theory": (
         "Exact loss over training, without sampling",
-        """from iclzoo.inspect.theory.exact_losses import loss_path
+        """from iclzoo.inspect.theory.exact_losses import exact_loss
 from iclzoo.inspect.theory.exact_losses_plot import loss_path_figure
-figure = loss_path_figure(loss_path("lsa", task))""",
+figure = loss_path_figure(exact_loss("lsa", task))""",
     ),
     "risk": (
         "Risk of the preconditioned step: bias and variance against the length of the prompt",
-        """from iclzoo.inspect.theory.risk import preconditioned_risk
+        """from iclzoo.inspect.theory.risk import risk
 from iclzoo.inspect.theory.exact_losses_plot import risk_figure
-figure = risk_figure(preconditioned_risk(iclzoo.LinearRegression(inputs=iclzoo.Gaussian(1.0))))""",
+figure = risk_figure(risk(iclzoo.LinearRegression(inputs=iclzoo.Gaussian(1.0))))""",
     ),
     "balance": (
         "What gradient flow would conserve, and Adam does not",
-        """from iclzoo.inspect.weights.conserved_quantities import conserved_path
+        """from iclzoo.inspect.weights.conserved_quantities import conserved_quantities
 from iclzoo.inspect.weights.conserved_quantities_plot import conserved_figure
-figure = conserved_figure(conserved_path("lsa"))""",
+figure = conserved_figure(conserved_quantities("lsa"))""",
     ),
     "fitted-steps": (
         "Layers as steps of GD++",

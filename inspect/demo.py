@@ -12,7 +12,7 @@ from ..zoo.storage.checkpoint import load
 from .behaviour.alignment import alignment
 from .estimates.errors_on_tasks import half_squared_errors
 from .estimates.estimate import Estimate
-from .report.metrics import MEASURING_SEED
+from .instrument import MEASURING_SEED
 from .report.tables import demo_tables
 from .table import Table
 from .weights.heatmap import heatmap

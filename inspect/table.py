@@ -1,8 +1,11 @@
 """Tables for people: plain text in rows and columns, drawn at the end for a terminal or a page."""
 
+import csv
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..zoo.text import printable
 
@@ -10,6 +13,7 @@ if TYPE_CHECKING:
     import rich.table
 
 Row = tuple[str, ...]
+MOST_ROWS = 40  # on a terminal
 
 
 @dataclass
@@ -23,6 +27,18 @@ class Table:
     def add(self, *cells: str) -> None:
         """Add a row."""
         self.rows.append(cells)
+
+    def shortened(self, most: int = MOST_ROWS) -> "Table":
+        """The table with its middle left out where it is long, and said so."""
+        left_out = len(self.rows) - most
+        if left_out <= 0:
+            return self
+        first, blank = self.rows[: most // 2], [""] * (len(self.columns) - 1)
+        return Table(
+            self.title,
+            self.columns,
+            [*first, (f"… {left_out} more rows", *blank), *self.rows[len(self.rows) - most // 2 :]],
+        )
 
     @property
     def header(self) -> Row:
@@ -50,3 +66,12 @@ class Table:
         return (
             f"<table><caption>{escape(self.title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
+
+
+def as_csv(records: Sequence[Mapping[str, Any]]) -> str:
+    """Records as CSV, a header first; what is `None` is left empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in records for name in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue()

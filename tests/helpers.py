@@ -1,6 +1,7 @@
 """What tests share: the one place for tolerances, and prompts of awkward sizes."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
+from iclzoo.inspect.instrument import Instrument
+from iclzoo.inspect.measurement import OnAxes
 from iclzoo.train.tasks.inputs import Inputs
 from iclzoo.zoo.prompt import Prompt
 from iclzoo.zoo.storage.config import setting
@@ -36,6 +39,34 @@ def random_prompt(key, *, num_examples: int = 7, input_dim: int = 3, output_dim:
         ys=jr.normal(key_y, (num_examples, output_dim)),
         query=scale * jr.normal(key_query, (input_dim,)),
     )
+
+
+@dataclass(frozen=True, repr=False)
+class Numbers(OnAxes):
+    """A measurement of nothing, with a picture of nothing."""
+
+    values: Any = (1.0, 2.0)
+
+    @property
+    def summary(self):
+        return "Some numbers."
+
+    def rows(self):
+        return [{"place": place, "value": value} for place, value in enumerate(self.values)]
+
+    def draw(self, ax, **options):
+        ax.set(title="nothing")
+
+
+def asking(name: str, question: str, measured: Any) -> Instrument:
+    """An instrument that gives the same whatever it is asked of, or raises it."""
+
+    def measure(learner):
+        if isinstance(measured, BaseException):
+            raise measured
+        return measured
+
+    return Instrument(name, name.title(), question, measure)
 
 
 @setting("still")

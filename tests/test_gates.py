@@ -20,7 +20,7 @@ from iclzoo.inspect.behaviour.rollouts import rollouts
 from iclzoo.inspect.behaviour.shifts import shift
 from iclzoo.inspect.estimates.errors_on_tasks import half_squared_errors
 from iclzoo.inspect.theory.gradient_flow import gradient_flow
-from iclzoo.inspect.theory.risk import preconditioned_risk
+from iclzoo.inspect.theory.risk import risk
 from iclzoo.inspect.weights.interpolation import interpolation
 from iclzoo.inspect.weights.weight_path import weight_path
 from iclzoo.train.losses import over_tasks, squared_error
@@ -64,15 +64,14 @@ WRONG = [object(), dict, 1j, b"lsa", ..., np.array([1j]), [object()], jnp.zeros(
 # Where a name means something else, or anything.
 OTHERWISE: dict[tuple[str, str], Any] = {
     **{(function, "other"): LAYER for function in ("product_distance", "match_heads")},
-    **{(function, "training"): TASK for function in ("preconditioned_risk",)},
-    **{(function, "num_examples"): [3] for function in ("preconditioned_risk", "population_loss_by_length")},
+    **{(function, "num_examples"): [3] for function in ("risk", "population_loss_by_length")},
 }
 ANYTHING = {(name, "learners") for name in ("in_chunks", "over_tasks", "mean_over_tasks")}
 ANYTHING |= {("exact_half_mse", "num_examples")}
 # Behind the gates: what these are given comes from functions that have one, or they are pictures and pages.
 BEHIND = (
-    r"inspect\.(\w+\.\w+_plot|weights\.heatmap|report\.(page|tables)|pictures\.|reproduction\.(page|results\.))"
-    r"|inspect\.activations\.softmax_heads\.softmax_parts|inspect\.behaviour\.training_path\.spread"
+    r"inspect\.(\w+\.\w+_plot|report\.(page|tables)|pictures\.|reproduction\.(page|results\.))"
+    r"|inspect\.activations\.softmax_heads\.softmax_parts"
     r"|train\.(devices|loop|progress|tasks\.teachers|tuning\.(fitting|search)|recipes\.(?!catalogue|recipe\b))"
     r"|train\.tuning\.baselines\.(fitted|baseline_name)$"
     r"|zoo\.(checks\.(arguments|values|memory)|layers\.(attention|mlp)|storage\.(config|files|folders|official|origins|tensors))"
@@ -258,7 +257,7 @@ MISTAKES = {
         lambda: iclzoo.gradient_descent_lsa([1.0], num_examples=4, input_dim=3, W_0=jnp.zeros((2, 2))),
         r"^W_0 must have the shape \[output_dim, input_dim\] = \[1, 3\], got \[2, 2\]",
     ),
-    "another preconditioner": (lambda: preconditioned_risk(TASK, preconditioner=np.eye(2)), r"^preconditioner must be"),
+    "another preconditioner": (lambda: risk(TASK, preconditioner=np.eye(2)), r"^preconditioner must be"),
     "no width": (
         lambda: shift("half_width", {"a": LSA}, TASK, values=[-1.0], key=KEY),
         r"^values\[0\] must be .* above 0, got -1",
@@ -324,7 +323,7 @@ MISTAKES = {
         r"^values\[0\] must be a finite number",
     ),
     "a length of 0": (
-        lambda: preconditioned_risk(TASK, num_examples=[0]),
+        lambda: risk(TASK, num_examples=[0]),
         r"^num_examples\[0\] must be a whole number from 1",
     ),
     "a word for a truth value": (lambda: iclzoo.fit(RECIPE, resume="no"), r"^resume must be True or False, got 'no'"),

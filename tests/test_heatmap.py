@@ -12,7 +12,8 @@ import pytest
 from matplotlib.colors import SymLogNorm
 from matplotlib.figure import Figure
 
-from iclzoo.inspect.weights.heatmap import heatmap, product_heatmap
+from iclzoo.inspect.weights.heatmap import heatmap
+from iclzoo.inspect.weights.heatmap_plot import product_heatmap
 from iclzoo.zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.factory import create

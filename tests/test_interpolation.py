@@ -12,7 +12,7 @@ from helpers import assert_close, random_prompt
 from matplotlib.figure import Figure
 
 from iclzoo.inspect.weights.interpolation import implied_construction, interpolation, match_heads, with_products
-from iclzoo.inspect.weights.interpolation_plot import interpolation_curves, interpolation_figure
+from iclzoo.inspect.weights.interpolation_plot import interpolation_curves
 from iclzoo.inspect.weights.weight_products import gauge_fixed, product_distance, products
 from iclzoo.train.losses import over_tasks, squared_error
 from iclzoo.train.tasks.regression import LinearRegression
@@ -160,7 +160,7 @@ def test_models_of_zeros_and_of_nan_survive(broken, getkey):
         assert losses[-1].value is None
         assert measured.deviation() is None
         assert measured.curves["products"].num_not_finite[-1] == 1
-    interpolation_figure(measured).savefig("/dev/null", format="png")
+    measured.plot().figure.savefig("/dev/null", format="png")
 
 
 def test_the_picture_says_what_it_shows(model):

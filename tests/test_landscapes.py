@@ -23,14 +23,16 @@ TASK = LinearRegression(input_dim=2, num_examples=7)
 
 def test_the_step_of_the_construction_is_the_gradient_step():
     learner = gradient_descent_lsa([3.0], num_examples=7, input_dim=2)
-    for one in landscapes(learner, TASK, step_size=3.0, key=jr.key(0)):
+    for one in landscapes(learner, TASK, step_size=3.0, key=jr.key(0)).prompts:
         assert one.step == pytest.approx(one.descent, rel=1e-4, abs=1e-6)
         assert np.linalg.norm(one.step) > 0
 
 
 def test_the_loss_is_that_of_the_examples_and_least_at_the_solution():
     prompts, _ = TASK.sample_batch(jr.key(0), 2)
-    for i, one in enumerate(landscapes(LeastSquares(), TASK, num_tasks=2, step_size=3.0, resolution=41, key=jr.key(0))):
+    for i, one in enumerate(
+        landscapes(LeastSquares(), TASK, num_prompts=2, step_size=3.0, resolution=41, key=jr.key(0)).prompts
+    ):
         w1, w2 = one.ticks[11], one.ticks[29]
         expected = ((prompts.xs[i] @ np.array([w1, w2]) - prompts.ys[i, :, 0]) ** 2).mean() / 2
         assert one.loss[29, 11] == pytest.approx(float(expected), rel=1e-5)  # row: w2, column: w1
@@ -42,7 +44,7 @@ def test_the_loss_is_that_of_the_examples_and_least_at_the_solution():
 
 
 def test_the_gradient_step_points_down_the_gradient():
-    (one,) = landscapes(ZeroPredictor(), TASK, num_tasks=1, step_size=3.0, resolution=201, key=jr.key(5))
+    (one,) = landscapes(ZeroPredictor(), TASK, num_prompts=1, step_size=3.0, resolution=201, key=jr.key(5)).prompts
     middle = 100  # w = 0
     spacing = one.ticks[1] - one.ticks[0]
     by_w2, by_w1 = np.gradient(one.loss, spacing)
@@ -51,7 +53,9 @@ def test_the_gradient_step_points_down_the_gradient():
 
 
 def test_the_default_step_is_the_best_single_one():
-    (one,) = landscapes(ZeroPredictor(), LinearRegression(input_dim=2, num_examples=5), num_tasks=1, key=jr.key(0))
+    (one,) = landscapes(
+        ZeroPredictor(), LinearRegression(input_dim=2, num_examples=5), num_prompts=1, key=jr.key(0)
+    ).prompts
     assert one.step_size == pytest.approx(2.205882 * 4, rel=1e-5)  # half_width ½ instead of 1
 
 
@@ -68,7 +72,7 @@ def test_tasks_without_a_plane_are_refused():
 def test_one_example_nothing_to_learn_and_broken_learners_survive(factor):
     task = LinearRegression(input_dim=2, num_examples=1, teacher=GaussianTeacher(scale=0.0))
     learner = jax.tree.map(lambda w: w * factor, create("lsa", input_dim=2, key=jr.key(0)))
-    drawn = landscapes(learner, task, num_tasks=5, step_size=1.0, key=jr.key(0))
+    drawn = landscapes(learner, task, num_prompts=5, step_size=1.0, key=jr.key(0)).prompts
     assert (drawn[0].step is None) == bool(jnp.isnan(factor))
     assert np.isfinite(drawn[0].loss).all()
     figure = landscapes_figure(drawn)
@@ -78,7 +82,7 @@ def test_one_example_nothing_to_learn_and_broken_learners_survive(factor):
 
 
 def test_the_picture_says_what_it_shows():
-    drawn = landscapes(GradientDescent(2.0), TASK, step_size=3.0, key=jr.key(0))
+    drawn = landscapes(GradientDescent(2.0), TASK, step_size=3.0, key=jr.key(0)).prompts
     figure = Figure()
     ax = figure.subplots()
     assert landscape(drawn[0], name="GD", ax=ax) is ax

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import pytest
 
+from iclzoo.inspect.checkpoint import Checkpoint
 from iclzoo.inspect.instrument import INSTRUMENTS
-from iclzoo.inspect.subject import Subject
 from iclzoo.testing.instruments import answer
 from iclzoo.train.tasks.regression import LinearRegression
 from iclzoo.zoo.algorithms.least_squares import LeastSquares
@@ -18,16 +18,15 @@ from iclzoo.zoo.token_model import ConcatenatingModel
 
 pytestmark = pytest.mark.slow
 
-NUM_TASKS = 20
 TASK = LinearRegression(input_dim=2, num_examples=4)
 SMALL = {"num_layers": 2, "hidden_dim": 7, "hidden_size": 5, "embed_dim": 5, "num_heads": 2, "head_dim": 3}
 # These ask nothing of a learner but predictions, and take seconds: the checkpoints are enough for them.
-OF_CHECKPOINTS = {"identification", "shifts"}
+OF_CHECKPOINTS = {"identify", "shifts"}
 
 
-def answers(subject: Subject, names: set[str]) -> dict[str, str]:
+def answers(checkpoint: Checkpoint, names: set[str]) -> dict[str, str]:
     """Of each instrument, why it does not apply; empty where it does."""
-    said = {name: answer(name, subject) for name in sorted(names)}
+    said = {name: answer(name, checkpoint) for name in sorted(names)}
     return {name: one if isinstance(one, str) else "" for name, one in said.items()}
 
 
@@ -51,8 +50,8 @@ def test_every_model_in_memory(name):
     start = small(name)
     steps = {0: start, 5: perturbed(start)}
     baselines = {"least-squares": LeastSquares()}
-    subject = Subject.of(steps[5], TASK, num_tasks=NUM_TASKS, steps=steps, baselines=baselines)
-    said = answers(subject, {*INSTRUMENTS.names()} - OF_CHECKPOINTS)
+    checkpoint = Checkpoint.of(steps[5], TASK, steps=steps, baselines=baselines)
+    said = answers(checkpoint, {*INSTRUMENTS.names()} - OF_CHECKPOINTS)
     assert "the card has no metrics" in said["metrics"]
     assert not said["landscapes"]
 
@@ -66,19 +65,19 @@ def one_of_each_model() -> dict[str, str]:
 
 @pytest.mark.parametrize("name", one_of_each_model().values())
 def test_one_checkpoint_of_every_model(name):
-    said = answers(Subject(name, num_tasks=NUM_TASKS), {*INSTRUMENTS.names()})
+    said = answers(Checkpoint(name), {*INSTRUMENTS.names()})
     assert not said["metrics"]
 
 
 def test_what_is_not_known_of_a_learner_in_memory_is_said():
-    subject = Subject.of(LeastSquares(), TASK, num_tasks=NUM_TASKS)
-    assert subject.name == "learner"
+    checkpoint = Checkpoint.of(LeastSquares(), TASK)
+    assert checkpoint.name == "learner"
     for name, reason in {
         "weight-path": "none is stored",
-        "training": "no baseline",
+        "alignment": "no baseline",
         "metrics": "no metrics",
     }.items():
-        assert reason in str(answer(name, subject))
+        assert reason in str(answer(name, checkpoint))
 
 
 class Foreign(SelfAttention):
@@ -105,9 +104,9 @@ class ForeignModel(ConcatenatingModel):
 
 def test_attention_of_another_class_is_attention():
     model = ForeignModel(Foreign(*jr.normal(jr.key(1), (2, 1, 3, 3))))
-    subject = Subject.of(model, TASK, num_tasks=NUM_TASKS, steps={0: model, 1: model})
-    said = answers(subject, {*INSTRUMENTS.names()} - OF_CHECKPOINTS)
+    checkpoint = Checkpoint.of(model, TASK, steps={0: model, 1: model})
+    said = answers(checkpoint, {*INSTRUMENTS.names()} - OF_CHECKPOINTS)
     assert {name for name, reason in said.items() if not reason} >= {"weights", "structure", "weight-path", "patterns"}
-    assert "its layer is Foreign" in said["theory"]
+    assert "its layer is Foreign" in said["exact-loss"]
     assert "no law is known" in said["conserved-quantities"]
     assert "implies no step" in said["interpolation"] or "no linear attention" in said["interpolation"]

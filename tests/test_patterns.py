@@ -9,7 +9,7 @@ import pytest
 from helpers import assert_close, random_prompt
 from matplotlib.figure import Figure
 
-from iclzoo.inspect.activations.attention_patterns import mean_patterns, patterns, token_names
+from iclzoo.inspect.activations.attention_patterns import patterns, prompt_patterns, token_names
 from iclzoo.inspect.activations.attention_patterns_plot import attention_map, patterns_figure
 from iclzoo.inspect.activations.softmax_heads import softmax_heads, softmax_parts
 from iclzoo.inspect.activations.softmax_heads_plot import head_difference, head_parts, softmax_heads_figure
@@ -26,7 +26,7 @@ TASK = LinearRegression(input_dim=3, num_examples=5)
 
 def test_a_copying_layer_attends_to_the_next_token(getkey):
     model = copying_transformer(num_examples=5, input_dim=3, softmax_scale=30.0)
-    read = patterns(model, random_prompt(getkey(), num_examples=5))
+    read = prompt_patterns(model, random_prompt(getkey(), num_examples=5))
     assert read.tokens == ("x1", "y1", "x2", "y2", "x3", "y3", "x4", "y4", "x5", "y5", "query")
     assert read.context == read.tokens[:-1]
     (layer,) = read.layers
@@ -38,7 +38,7 @@ def test_a_copying_layer_attends_to_the_next_token(getkey):
 
 def test_the_scores_of_the_construction_are_inner_products(getkey):
     prompt = random_prompt(getkey(), num_examples=5)
-    read = patterns(gradient_descent_lsa([1.0, 2.0], num_examples=5, input_dim=3), prompt)
+    read = prompt_patterns(gradient_descent_lsa([1.0, 2.0], num_examples=5, input_dim=3), prompt)
     assert [layer.name for layer in read.layers] == ["layer 1", "layer 2"]
     inputs = np.concatenate([prompt.xs, prompt.query[None]])
     assert_close(np.float32(read.layers[0].scores[0]), inputs @ np.asarray(prompt.xs).T)
@@ -48,7 +48,7 @@ def test_the_scores_of_the_construction_are_inner_products(getkey):
 
 def test_the_mean_is_over_tasks_whatever_the_batches():
     """1,031 tasks take three batches, the last one not full. E[xᵢᵀxⱼ] is d/12 for i = j, else 0; E[(xᵢᵀxⱼ)²] is d/144 for i ≠ j."""
-    read = mean_patterns(gradient_descent_lsa([1.0], num_examples=5, input_dim=3), TASK, num_tasks=1031, key=jr.key(0))
+    read = patterns(gradient_descent_lsa([1.0], num_examples=5, input_dim=3), TASK, num_tasks=1031, key=jr.key(0))
     (layer,) = read.layers
     expected = 0.25 * np.eye(6, 5)[None]
     error = (3 * 0.25**2 / 5 + 3 / 144) ** 0.5 / 1031**0.5  # generous: E[(xᵢᵀxⱼ)²]^½ / √n
@@ -61,7 +61,7 @@ def test_rows_of_softmax_patterns_are_weights(getkey):
     model = create(
         "transformer", input_dim=3, num_layers=2, attention_type="softmax", query_in_context=True, key=getkey()
     )
-    read = mean_patterns(model, TASK, num_tasks=31, key=getkey())
+    read = patterns(model, TASK, num_tasks=31, key=getkey())
     assert read.context == read.tokens == token_names(model, 5)
     for layer in read.layers:
         assert layer.pattern.shape == (4, 6, 6)
@@ -69,7 +69,7 @@ def test_rows_of_softmax_patterns_are_weights(getkey):
 
 
 def test_learners_without_attention_are_named():
-    for instrument in (mean_patterns, softmax_heads):
+    for instrument in (patterns, softmax_heads):
         with pytest.raises(ZooError, match="LeastSquares has no layer"):
             instrument(LeastSquares(), TASK, num_tasks=3, key=jr.key(0))
 
@@ -78,17 +78,17 @@ def test_learners_without_attention_are_named():
 def test_zero_and_broken_models_are_drawn_and_say_so(factor, getkey):
     task = LinearRegression(input_dim=1, output_dim=3, num_examples=1)
     model = jax.tree.map(lambda w: w * factor, create("lsa", input_dim=1, output_dim=3, num_heads=2, key=getkey()))
-    read = mean_patterns(model, task, num_tasks=3, key=getkey())
+    read = patterns(model, task, num_tasks=3, key=getkey())
     assert read.num_not_finite == (0 if factor == 0 else 3)
     figure = patterns_figure(read)
     figure.savefig("/dev/null", format="png")
     assert figure.axes[1].get_title() == "head 1, " + ("all zero" if factor == 0 else "2 of 2 not finite")
-    patterns_figure(patterns(model, task.sample(jr.key(0))[0])).savefig("/dev/null", format="png")
+    patterns_figure(prompt_patterns(model, task.sample(jr.key(0))[0])).savefig("/dev/null", format="png")
 
 
 def test_the_maps_say_what_they_show(getkey):
     model = create("deep_lsa", input_dim=3, num_heads=2, init_scale=1.0, key=getkey())
-    read = patterns(model, random_prompt(getkey(), num_examples=5))
+    read = prompt_patterns(model, random_prompt(getkey(), num_examples=5))
     ax = Figure().subplots()
     assert attention_map(read, layer=1, head=1, quantity="scores", ax=ax) is ax
     assert ax.get_title() == "layer 2, head 1"
@@ -131,14 +131,14 @@ def test_two_heads_are_one_step_of_descent_on_examples_without_their_mean(x64):
 
 
 def test_the_numbers_of_two_heads_are_those_put_in():
-    (read,) = softmax_heads(two_softmax_heads(2.3, 0.1, input_dim=3), TASK, num_tasks=101, key=jr.key(0))
+    (read,) = softmax_heads(two_softmax_heads(2.3, 0.1, input_dim=3), TASK, num_tasks=101, key=jr.key(0)).layers
     assert_close(np.float32(read.difference), np.diag(np.float32([0.2, 0.2, 0.2, 0])))
     assert (read.diagonal_share, read.identity_share) == pytest.approx((1.0, 1.0))
     assert read.step_size == pytest.approx(2.3, rel=1e-5)
     assert read.head_offset[0].value == pytest.approx(read.head_offset[1].value)
     assert read.offset.value < 1e-5 * read.head_offset[0].value
     assert read.remainder.value < 0.01 * read.linear.value
-    (one,) = softmax_heads(one_softmax_head(2.3, 0.1, input_dim=3), TASK, num_tasks=101, key=jr.key(0))
+    (one,) = softmax_heads(one_softmax_head(2.3, 0.1, input_dim=3), TASK, num_tasks=101, key=jr.key(0)).layers
     assert one.difference is None
     assert one.diagonal_share is None
     assert one.step_size == pytest.approx(2.3, rel=1e-5)
@@ -148,7 +148,7 @@ def test_the_numbers_of_two_heads_are_those_put_in():
 
 def test_the_remainder_falls_with_the_square_of_the_scale(x64):
     coarse, fine = (
-        softmax_heads(two_softmax_heads(2.3, kappa, input_dim=3), TASK, num_tasks=53, key=jr.key(0))[0]
+        softmax_heads(two_softmax_heads(2.3, kappa, input_dim=3), TASK, num_tasks=53, key=jr.key(0)).layers[0]
         for kappa in (0.02, 0.01)
     )
     assert coarse.remainder.value / fine.remainder.value == pytest.approx(4.0, rel=0.01)
@@ -156,11 +156,11 @@ def test_the_remainder_falls_with_the_square_of_the_scale(x64):
 
 def test_every_softmax_layer_is_read_on_the_tokens_that_reach_it(getkey):
     deep = create("softmax_attention", input_dim=3, num_layers=2, num_heads=2, init_scale=1.0, key=getkey())
-    first, second = softmax_heads(deep, TASK, num_tasks=31, key=jr.key(0))
+    first, second = softmax_heads(deep, TASK, num_tasks=31, key=jr.key(0)).layers
     assert (first.layer, second.layer) == ("layer 1", "layer 2")
     assert 0 < first.diagonal_share < 1
     copying = create("copying_transformer", input_dim=3, num_heads=2, key=getkey())
-    (read,) = softmax_heads(copying, TASK, num_tasks=11, key=jr.key(0))
+    (read,) = softmax_heads(copying, TASK, num_tasks=11, key=jr.key(0)).layers
     assert read.identity_share is None
     assert read.step_size is None
     with pytest.raises(ZooError, match="no layer of softmax attention"):
@@ -173,7 +173,7 @@ def test_softmax_heads_of_zeros_and_of_nan_survive(factor, getkey):
     model = create("softmax_attention", input_dim=1, output_dim=3, num_heads=2, key=getkey())
     layers = jax.tree.map(lambda w: w * factor, model.layers)
     model = eqx.tree_at(lambda m: m.layers, model, layers)
-    (read,) = softmax_heads(model, task, num_tasks=1, key=getkey())
+    (read,) = softmax_heads(model, task, num_tasks=1, key=getkey()).layers
     assert read.diagonal_share is None
     assert read.linear.value == (0.0 if factor == 0 else None)
     assert read.num_not_finite == (0 if factor == 0 else 1)
@@ -183,8 +183,8 @@ def test_softmax_heads_of_zeros_and_of_nan_survive(factor, getkey):
 
 
 def test_the_pictures_of_softmax_heads_say_what_they_show():
-    (two,) = softmax_heads(two_softmax_heads(2.3, 0.1, input_dim=3), TASK, num_tasks=101, key=jr.key(0))
-    (one,) = softmax_heads(one_softmax_head(2.3, 0.1, input_dim=3), TASK, num_tasks=101, key=jr.key(0))
+    (two,) = softmax_heads(two_softmax_heads(2.3, 0.1, input_dim=3), TASK, num_tasks=101, key=jr.key(0)).layers
+    (one,) = softmax_heads(one_softmax_head(2.3, 0.1, input_dim=3), TASK, num_tasks=101, key=jr.key(0)).layers
     left, right = Figure().subplots(1, 2)
     assert head_difference(two, ax=left) is left
     assert "100 % diagonal" in left.get_title()

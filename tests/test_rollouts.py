@@ -14,7 +14,6 @@ from iclzoo.inspect.behaviour.rollouts import read_outs, rollouts
 from iclzoo.inspect.behaviour.rollouts_plot import (
     diverging_shares,
     read_out_curve,
-    read_outs_figure,
     rollout_curves,
     rollouts_figure,
 )
@@ -136,7 +135,7 @@ def test_layers_of_zeros_of_nan_and_that_explode_survive(factor, getkey):
         assert (rollout.mean[-1].value is None) == (factor != 0)
         assert rollout.median[0] is not None
     rollouts_figure(measured).savefig("/dev/null", format="png")
-    read_outs_figure(read_outs(model, task, num_tasks=7, key=getkey())).savefig("/dev/null", format="png")
+    read_outs(model, task, num_tasks=7, key=getkey()).plot().figure.savefig("/dev/null", format="png")
 
 
 def test_the_pictures_say_what_they_show():

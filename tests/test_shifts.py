@@ -132,7 +132,8 @@ def test_a_learner_that_cannot_read_a_prompt_has_a_gap_and_a_reason():
 
 
 def test_what_a_task_has_not_is_said():
-    found, missing = shifts({"zero": ZeroPredictor()}, SineRegression(), num_tasks=11, key=jr.key(0))
+    measured = shifts({"zero": ZeroPredictor()}, SineRegression(), num_tasks=11, key=jr.key(0))
+    found, missing = measured.found, measured.missing
     assert set(found) == {"half_width", "distribution", "num_examples"}
     assert not missing
     with pytest.raises(UnknownNameError, match="unknown shift of SineRegression 'teacher_scale'"):
@@ -164,9 +165,8 @@ def test_everything_survives_in_numbers_and_pictures(getkey):
     task = LinearRegression(input_dim=1, output_dim=3, num_examples=1, teacher=GaussianTeacher(scale=0.0))
     fresh = create("lsa", input_dim=1, output_dim=3, key=getkey())
     broken = eqx.tree_at(lambda m: m.attention.W_V, fresh, jnp.full_like(fresh.attention.W_V, jnp.nan))
-    found, missing = shifts(
-        {"fresh": fresh, "broken": broken, "zero": ZeroPredictor()}, task, num_tasks=1, key=getkey()
-    )
+    measured = shifts({"fresh": fresh, "broken": broken, "zero": ZeroPredictor()}, task, num_tasks=1, key=getkey())
+    found, missing = measured.found, measured.missing
     assert not missing
     assert list(found) == list(task.sweeps())
     for shifted in found.values():

@@ -10,10 +10,11 @@ from matplotlib.figure import Figure as AnyFigure
 
 from iclzoo.inspect.activations.attention_patterns import LayerPatterns, Patterns
 from iclzoo.inspect.activations.attention_patterns_plot import attention_map, patterns_figure
-from iclzoo.inspect.behaviour.training_path_plot import spectrum_figure
 from iclzoo.inspect.pictures.style import drawn, label, our_style
-from iclzoo.inspect.weights.heatmap import heatmap, product_heatmap
+from iclzoo.inspect.weights.heatmap import heatmap
+from iclzoo.inspect.weights.heatmap_plot import product_heatmap
 from iclzoo.inspect.weights.spectrum import spectra
+from iclzoo.inspect.weights.spectrum_plot import spectrum_curves
 from iclzoo.zoo.errors import ZooError
 from iclzoo.zoo.storage.checkpoint import load
 
@@ -41,7 +42,9 @@ def saved(figure) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "draw", [lambda: heatmap(load("lsa")), lambda: spectrum_figure(spectra(load("lsa")))], ids=["heatmap", "spectrum"]
+    "draw",
+    [lambda: heatmap(load("lsa")), lambda: spectrum_curves(spectra(load("lsa"))).figure],
+    ids=["heatmap", "spectrum"],
 )
 def test_the_users_settings_leave_no_trace(draw):
     """Neither when a figure is made, nor when the user saves it, which is when matplotlib makes its ticks."""

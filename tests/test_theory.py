@@ -11,19 +11,18 @@ import numpy as np
 import pytest
 from helpers import Still, assert_close
 
-from iclzoo.inspect.theory.exact_losses import least_losses, loss_path
+from iclzoo.inspect.theory.exact_losses import exact_loss, least_losses
 from iclzoo.inspect.theory.exact_losses_plot import (
     least_loss_lines,
     loss_path_curve,
     loss_path_figure,
     risk_curve,
-    risk_figure,
 )
 from iclzoo.inspect.theory.gradient_flow import balanced_start, gradient_flow
 from iclzoo.inspect.theory.population_loss import population_loss
-from iclzoo.inspect.theory.risk import preconditioned_risk
-from iclzoo.inspect.weights.conserved_quantities import conserved_path
-from iclzoo.inspect.weights.conserved_quantities_plot import conserved_curves, conserved_figure
+from iclzoo.inspect.theory.risk import risk
+from iclzoo.inspect.weights.conserved_quantities import conserved_quantities
+from iclzoo.inspect.weights.conserved_quantities_plot import conserved_curves
 from iclzoo.train.losses import over_tasks, squared_error
 from iclzoo.train.tasks.inputs import Gaussian, RandomCovariance, Uniform
 from iclzoo.train.tasks.regression import GaussianTeacher, LinearRegression
@@ -60,7 +59,7 @@ def test_least_losses():
 def test_the_exact_loss_of_a_shipped_training():
     """The last point is the loss on the card, and above the optimum by the paired excess on it, within three standard errors."""
     card = read_card("lsa")
-    path = loss_path("lsa", from_config(dict(card.task)))
+    path = exact_loss("lsa", from_config(dict(card.task)))
     assert path.steps == card.steps
     measured, excess = card.metrics["half_mse"], card.metrics["baselines"]["gd-1"]["excess"]
     assert abs(path.half_mse[-1] - measured["value"]) < 3 * measured["standard_error"]
@@ -72,13 +71,13 @@ def test_the_exact_loss_of_a_shipped_training():
 
 
 def test_the_risk_at_the_training_length_is_the_closed_form():
-    risk = preconditioned_risk(GAUSSIAN, num_examples=[7])
+    found = risk(GAUSSIAN, num_examples=[7])
     trace = sum(VARIANCES)
-    assert risk.risk[0] == pytest.approx(sum(v * (v + trace) / (8 * v + trace) for v in VARIANCES), rel=1e-12)
+    assert found.risk[0] == pytest.approx(sum(v * (v + trace) / (8 * v + trace) for v in VARIANCES), rel=1e-12)
     gamma = np.diag([(1 + 1 / 7) * v + trace / 7 for v in VARIANCES])
-    assert_close(risk.preconditioner, np.linalg.inv(gamma))
+    assert_close(found.preconditioner, np.linalg.inv(gamma))
     missed = np.linalg.inv(gamma) @ (np.diag(VARIANCES) + trace * np.eye(3)) / 7  # I − Γ⁻¹Λ
-    assert risk.squared_bias == pytest.approx(np.trace(missed @ np.diag(VARIANCES) @ missed), rel=1e-12)
+    assert found.squared_bias == pytest.approx(np.trace(missed @ np.diag(VARIANCES) @ missed), rel=1e-12)
 
 
 @pytest.mark.parametrize("shift", ["none", "inputs", "noise and teacher"])
@@ -92,37 +91,37 @@ def test_the_risk_at_any_length_is_the_loss_of_the_construction(shift, x64):
         "inputs": replace(training, inputs=Uniform(1.7)),
         "noise and teacher": replace(training, noise_std=1.1, teacher=GaussianTeacher(0.5, mean=0.3)),
     }[shift]
-    risk = preconditioned_risk(training, test=test, num_examples=[2, 31])
-    for M, half_mse in zip(risk.num_examples, risk.half_mse, strict=True):
-        model = preconditioned_gd_lsa(jnp.asarray(risk.preconditioner)[None], num_examples=M, output_dim=2)
+    found = risk(training, test=test, num_examples=[2, 31])
+    for M, half_mse in zip(found.num_examples, found.half_mse, strict=True):
+        model = preconditioned_gd_lsa(jnp.asarray(found.preconditioner)[None], num_examples=M, output_dim=2)
         assert_close(np.float64(half_mse), np.float64(population_loss(model, replace(test, num_examples=M))))
 
 
 def test_the_risk_is_that_of_sampled_tasks():
     """At M ≠ N, within three standard errors on 200,000 tasks."""
-    risk = preconditioned_risk(GAUSSIAN, num_examples=[13])
-    algorithm = PreconditionedGradientDescent(risk.preconditioner)
+    found = risk(GAUSSIAN, num_examples=[13])
+    algorithm = PreconditionedGradientDescent(found.preconditioner)
     errors = over_tasks(squared_error, algorithm, replace(GAUSSIAN, num_examples=13), num_tasks=200_000, key=jr.key(0))
-    assert abs(errors.mean() - risk.risk[0]) < 3 * errors.std() / len(errors) ** 0.5
+    assert abs(errors.mean() - found.risk[0]) < 3 * errors.std() / len(errors) ** 0.5
     assert errors.std() / len(errors) ** 0.5 < 0.01 * errors.mean()
 
 
 def test_bias_stays_and_variance_falls_with_length():
-    risk = preconditioned_risk(GAUSSIAN)
-    assert 7 in risk.num_examples
-    assert_close(risk.variance * np.array(risk.num_examples), np.full(len(risk.variance), risk.variance[0]))
-    assert_close(risk.risk - risk.variance, np.full(len(risk.variance), risk.squared_bias))
+    found = risk(GAUSSIAN)
+    assert 7 in found.num_examples
+    assert_close(found.variance * np.array(found.num_examples), np.full(len(found.variance), found.variance[0]))
+    assert_close(found.risk - found.variance, np.full(len(found.variance), found.squared_bias))
 
 
 def test_the_risk_says_where_it_does_not_apply():
     with pytest.raises(ZooError, match="depend on each other"):
-        preconditioned_risk(replace(GAUSSIAN, inputs=RandomCovariance()))
+        risk(replace(GAUSSIAN, inputs=RandomCovariance()))
     with pytest.raises(ZooError, match="without distractors"):
-        preconditioned_risk(replace(GAUSSIAN, num_distractors=2))
+        risk(replace(GAUSSIAN, num_distractors=2))
     with pytest.raises(ZooError, match="from 1 to"):
-        preconditioned_risk(GAUSSIAN, num_examples=[0])
+        risk(GAUSSIAN, num_examples=[0])
     with pytest.raises(ZooError, match="input_dim and output_dim"):
-        preconditioned_risk(GAUSSIAN, test=LinearRegression(5))
+        risk(GAUSSIAN, test=LinearRegression(5))
 
 
 # --- gradient flow and what it conserves --------------------------------------------------------------------------------------------
@@ -135,7 +134,7 @@ def flow():
 
 
 def test_gradient_flow_conserves_the_balance(flow):
-    path = conserved_path(flow)
+    path = conserved_quantities(flow)
     assert [balance.law for balance in path.differences] == ["‖W_PV‖² − ‖W_KQ‖²", "u² − ‖U‖²"]
     assert path.steps == tuple(range(21))
     for balance in path.differences:
@@ -163,18 +162,18 @@ def test_factors_conserve_three_balances_and_adam_none():
     task = LinearRegression(2, 1, 3, Uniform(1.0), GaussianTeacher(mean=0.5))
     models = gradient_flow(model, task, duration=10.0, num_points=3)
     assert not np.asarray(models[3].W_0.value).any()  # known, so not trained
-    path = conserved_path(models)
+    path = conserved_quantities(models)
     assert [balance.law for balance in path.differences] == ["‖W_K‖² − ‖W_Q‖²", "‖W_P‖² − ‖W_V‖²", "‖W_P‖² − ‖W_K‖²"]
     assert all(balance.drift < 1e-8 for balance in path.differences)
     assert np.abs(np.diff(path.differences[0].left)).max() > 1e-3
-    trained = conserved_path("lsa-fast")
+    trained = conserved_quantities("lsa-fast")
     assert trained.steps == read_card("lsa-fast").steps
     assert max(balance.drift for balance in trained.differences) > 0.1
 
 
 def test_softmax_has_one_law_less():
     model = create("softmax_attention", num_layers=2, num_heads=2, key=jr.key(0))
-    differences = conserved_path({0: model}).differences
+    differences = conserved_quantities({0: model}).differences
     assert {balance.law for balance in differences} == {"‖W_K‖² − ‖W_Q‖²", "‖W_P‖² − ‖W_V‖²"}
     assert {(balance.layer, balance.head) for balance in differences} == {
         (f"layers.{k}", h) for k in (0, 1) for h in (0, 1)
@@ -189,11 +188,11 @@ def test_starts_and_flows_that_cannot_be_are_refused():
     with pytest.raises(ZooError, match="applies 2 layers"):
         gradient_flow(create("recurrent_lsa", key=jr.key(0)), LinearRegression(), duration=1.0)
     with pytest.raises(ZooError, match="none is stored"):
-        conserved_path({})
+        conserved_quantities({})
     with pytest.raises(ZooError, match="no attention layer"):
-        conserved_path({0: create("lstm", key=jr.key(0))})
+        conserved_quantities({0: create("lstm", key=jr.key(0))})
     with pytest.raises(ZooError, match="same layers and heads"):
-        conserved_path({0: create("lsa", key=jr.key(0)), 1: create("deep_lsa", key=jr.key(0))})
+        conserved_quantities({0: create("lsa", key=jr.key(0)), 1: create("deep_lsa", key=jr.key(0))})
 
 
 # --- pictures -----------------------------------------------------------------------------------------------------------------------
@@ -208,12 +207,12 @@ def test_least_losses_are_lines_in_any_picture():
 
 
 def test_the_pictures_show_the_numbers(flow):
-    path, risk, differences = loss_path(flow, GAUSSIAN), preconditioned_risk(GAUSSIAN), conserved_path(flow)
+    path, found, differences = exact_loss(flow, GAUSSIAN), risk(GAUSSIAN), conserved_quantities(flow)
     ax = loss_path_curve(path)
     assert "half-MSE" in ax.get_ylabel()
     assert np.array_equal(ax.lines[0].get_ydata(), path.half_mse)
-    ax = risk_curve(risk)
-    assert np.array_equal(ax.lines[0].get_ydata(), risk.half_mse)
+    ax = risk_curve(found)
+    assert np.array_equal(ax.lines[0].get_ydata(), found.half_mse)
     assert "half-MSE" in ax.get_ylabel()
     ax = conserved_curves(differences, logarithmic=False, xlabel="point")
     assert ax.get_xlabel() == "point"
@@ -225,24 +224,24 @@ def test_pictures_survive_any_weights(kind):
     model = create("lsa", input_dim=3, key=jr.key(0))
     models = {"zero": jax.tree.map(jnp.zeros_like, model), "nan": broken(model), "one step": model}
     training = {0: models[kind]} if kind == "one step" else {0: model, 5: models[kind]}
-    path, differences = loss_path(training, GAUSSIAN), conserved_path(training)
+    path, differences = exact_loss(training, GAUSSIAN), conserved_quantities(training)
     assert (path.half_mse[-1] is None) == (kind == "nan")
     assert all((balance.drift is None) == (kind == "nan") for balance in differences.differences)
-    for figure in (loss_path_figure(path), conserved_figure(differences)):
+    for figure in (loss_path_figure(path), conserved_curves(differences).figure):
         figure.savefig("/dev/null", format="png")
 
 
 def test_a_task_without_variation_has_a_picture():
     still = LinearRegression(1, 1, 1, Still())
-    figure = risk_figure(preconditioned_risk(still, preconditioner=np.eye(1)))
+    figure = risk_curve(risk(still, preconditioner=np.eye(1))).figure
     figure.savefig("/dev/null", format="png")
 
 
 def test_nothing_is_left_open(flow):
     style = dict(plt.rcParams)
     for _ in range(5):
-        conserved_figure(conserved_path(flow))
-        risk_figure(preconditioned_risk(GAUSSIAN))
+        conserved_curves(conserved_quantities(flow))
+        risk_curve(risk(GAUSSIAN))
     assert plt.get_fignums() == []
     assert dict(plt.rcParams) == style
 
@@ -250,7 +249,7 @@ def test_nothing_is_left_open(flow):
 def test_many_balances_keep_a_short_legend():
     model = create("softmax_attention", num_layers=4, num_heads=3, key=jr.key(0))
     legend = conserved_curves(
-        conserved_path({0: model, 3: eqx.tree_at(lambda m: m.layers[0].W_K, model, model.layers[0].W_K * 2)})
+        conserved_quantities({0: model, 3: eqx.tree_at(lambda m: m.layers[0].W_K, model, model.layers[0].W_K * 2)})
     ).get_legend()
     assert len(legend.get_texts()) == 12
     assert legend.get_title().get_text() == "and 12 more"

@@ -87,8 +87,8 @@ def test_it_is_drawn_identified_and_inspected(place, trained):
         from pathlib import Path
         import iclzoo
         from iclzoo.inspect.report.page import write_report
-        chosen = [iclzoo.instruments[name] for name in ("weights", "structure", "patterns", "training", "sign")]
-        print(write_report(iclzoo.Subject("run", num_tasks=50), Path("report"), chosen))
+        chosen = [iclzoo.instruments[name] for name in ("weights", "structure", "patterns", "training-path", "sign")]
+        print(write_report(iclzoo.Checkpoint("run"), Path("report"), chosen, num_tasks=50))
     """
     run(place, "-c", code)
     page = (place / "report" / "index.html").read_text(encoding="utf-8")

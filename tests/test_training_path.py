@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 
-from iclzoo.inspect.behaviour.training_path import alignment_path, spread
-from iclzoo.inspect.behaviour.training_path_plot import loss_curve, spectrum_figure, training_figure, weight_path_figure
+from iclzoo.inspect.behaviour.training_path import alignment_path
+from iclzoo.inspect.behaviour.training_path_plot import loss_curve, training_figure
 from iclzoo.inspect.weights.block_shares import block_shares
 from iclzoo.inspect.weights.spectrum import spectra
+from iclzoo.inspect.weights.spectrum_plot import spectrum_curves
 from iclzoo.inspect.weights.weight_path import weight_path
+from iclzoo.inspect.weights.weight_path_plot import spread, weight_path_figure
 from iclzoo.train.tasks.regression import LinearRegression, SineRegression
 from iclzoo.train.tuning.step_size import optimal_step_size
 from iclzoo.zoo.algorithms.gradient_descent import GradientDescent
@@ -114,7 +116,7 @@ def test_zero_broken_and_other_models():
 
 
 def test_spectra_have_a_picture():
-    figure = spectrum_figure(spectra(create("deep_lsa", input_dim=D, num_heads=2, key=jr.key(0))))
+    figure = spectrum_curves(spectra(create("deep_lsa", input_dim=D, num_heads=2, key=jr.key(0)))).figure
     labels = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
     assert len(labels) == 8
     assert all("effective rank" in label for label in labels)

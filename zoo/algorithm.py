@@ -104,7 +104,7 @@ def _check(name: str, thing: Any) -> type[Algorithm]:
     return type(thing.__name__, (Algorithm,), body)
 
 
-ALGORITHMS = Registry("algorithm", group="iclzoo.algorithms", folder=f"{__package__}.algorithms", check=_check)
+ALGORITHMS = Registry("algorithm", group="iclzoo.algorithms", folders=(f"{__package__}.algorithms",), check=_check)
 
 
 @gated

@@ -66,7 +66,7 @@ def check_contract(name: str, cls: type) -> type:
     return cls
 
 
-MODELS = Registry("model", group="iclzoo.models", folder=f"{__package__}.models", check=check_contract)
+MODELS = Registry("model", group="iclzoo.models", folders=(f"{__package__}.models",), check=check_contract)
 
 
 @gated

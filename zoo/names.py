@@ -22,9 +22,8 @@ def tunes_algorithms(function: Tuner) -> Tuner:
 
 def named_learner(name: str | PathLike, task: Any = None) -> Any:
     """The learner that a name stands for. **Raises** `UnknownNameError`, `ArgumentError` for an algorithm where there is no task."""
-    text = os.fspath(name)
-    if not isinstance(name, str) or "/" in text or os.sep in text or text in list_checkpoints() or _is_checkpoint(text):
-        return load(text)
+    if not isinstance(name, str) or names_checkpoint(name):
+        return load(os.fspath(name))
     try:
         algorithm(name)
     except UnknownNameError:
@@ -36,5 +35,9 @@ def named_learner(name: str | PathLike, task: Any = None) -> Any:
     return _tuners[0](name, task)
 
 
-def _is_checkpoint(folder: str) -> bool:
-    return os.path.isfile(os.path.join(folder, CARD_FILE))
+def names_checkpoint(name: str | PathLike) -> bool:
+    """Whether a name stands for a checkpoint: a path, a shipped one, or a folder here that holds one."""
+    text = os.fspath(name)
+    if not isinstance(name, str) or "/" in text or os.sep in text:
+        return True
+    return text in list_checkpoints() or os.path.isfile(os.path.join(text, CARD_FILE))

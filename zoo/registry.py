@@ -21,10 +21,11 @@ Thing = TypeVar("Thing", bound=Callable)
 
 
 def modules(package: str) -> Iterator[ModuleType]:
-    """Every module of a package, in the order of their names, imported."""
+    """Every module of a package, in the order of their names, imported; but for those that draw, `x_plot`, which need matplotlib."""
     parent = import_module(package)
     for module in sorted(iter_modules(parent.__path__, f"{package}."), key=lambda module: module.name):
-        yield import_module(module.name)
+        if not module.name.endswith("_plot"):
+            yield import_module(module.name)
 
 
 def origin(thing: Callable) -> tuple[str, str]:
@@ -35,16 +36,21 @@ def origin(thing: Callable) -> tuple[str, str]:
 class Registry:
     """The things of one `kind`, by name.
 
-    Shipped ones are in the modules of the package `folder`, those of other packages in the entry-point group `group`. `check(name, thing)`
-    raises a `ContractError` for what cannot join, and gives back what is kept.
+    Shipped ones are in the modules of the packages `folders`, those of other packages in the entry-point group `group`. `check(name,
+    thing)` raises a `ContractError` for what cannot join, and gives back what is kept.
     """
 
     every: ClassVar[list["Registry"]] = []
 
     def __init__(
-        self, kind: str, *, group: str, folder: str = "", check: Callable[[str, Any], Any] = lambda name, thing: thing
+        self,
+        kind: str,
+        *,
+        group: str,
+        folders: tuple[str, ...] = (),
+        check: Callable[[str, Any], Any] = lambda name, thing: thing,
     ):
-        self.kind, self.group, self.folder, self.check = kind, group, folder, check
+        self.kind, self.group, self.folders, self.check = kind, group, folders, check
         self.failed: dict[
             str, str
         ] = {}  # plugins that could not be imported, by the name of their entry point, and why
@@ -121,8 +127,9 @@ class Registry:
                 return
             self._discovering = True
             try:
-                for _ in modules(self.folder) if self.folder else ():
-                    pass
+                for folder in self.folders:
+                    for _ in modules(folder):
+                        pass
                 for plugin in entry_points(group=self.group):
                     self._load(plugin)
                 self._discovered = True

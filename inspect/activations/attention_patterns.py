@@ -1,7 +1,7 @@
 """Which context tokens each token attends to: scores and patterns of one prompt, and their means over tasks."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -16,6 +16,11 @@ from ...zoo.errors import NotApplicable
 from ...zoo.prompt import Prompt
 from ...zoo.token_model import TokenModel
 from ...zoo.trace import trace
+from ..instrument import FIXED_KEY, OWN_TASK, register_instrument
+from ..measurement import OnFigure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
 
 AttentionMap = Float[np.ndarray, "num_heads num_tokens num_context"]
 BATCH = 512  # prompts whose maps are held at once
@@ -31,8 +36,8 @@ class LayerPatterns:
     pattern_size: AttentionMap  # root mean square of the pattern over tasks; its absolute value for a single prompt
 
 
-@dataclass(frozen=True)
-class Patterns:
+@dataclass(frozen=True, repr=False)
+class Patterns(OnFigure):
     """The attention maps of every layer, of one prompt (num_tasks = 1) or as means over tasks."""
 
     layers: tuple[LayerPatterns, ...]
@@ -41,9 +46,37 @@ class Patterns:
     num_tasks: int
     num_not_finite: int  # tasks with an entry that is not finite, left out of the means
 
+    title = "attention"
+
+    @property
+    def summary(self) -> str:
+        return "Where each token attends" + ("." if self.num_tasks == 1 else ", root mean square over tasks.")
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "layer": layer.name,
+                "head": head,
+                "token": self.tokens[row],
+                "context": self.context[column],
+                "score": layer.scores[head, row, column],
+                "pattern": layer.pattern[head, row, column],
+                "pattern_size": layer.pattern_size[head, row, column],
+            }
+            for layer in self.layers
+            for head, row, column in np.ndindex(layer.pattern.shape)
+        ]
+
+    def draw(self, figure: "Figure | SubFigure | None", **options: Any) -> "Figure | SubFigure":
+        from .attention_patterns_plot import patterns_figure
+
+        return patterns_figure(
+            self, figure=figure, **{"quantity": "pattern" if self.num_tasks == 1 else "pattern_size", **options}
+        )
+
 
 @gated
-def patterns(model: Any, prompt: Prompt) -> Patterns:
+def prompt_patterns(model: Any, prompt: Prompt) -> Patterns:
     """The attention of every layer and head of a token model on one prompt.
 
         scores: sᵢⱼ = eᵢᵀ W_KQ eⱼ,   pattern: f(s) for context token i and token j
@@ -56,15 +89,24 @@ def patterns(model: Any, prompt: Prompt) -> Patterns:
     return _patterns(model, prompt.num_examples, [(s, p, np.abs(p)) for s, p in maps], num_tasks=1, num_not_finite=0)
 
 
+@register_instrument(
+    "patterns",
+    title="Attention patterns",
+    question="Where each token attends: the root mean square over tasks, for a linear pattern changes its sign.",
+    order=160,
+)
 @gated
-def mean_patterns(model: Any, task: Task, *, num_tasks: int = 2_000, key: PRNGKeyArray) -> Patterns:
-    """The means over `num_tasks` tasks of what `patterns` gives, and the root mean square of each entry of the pattern.
+def patterns(model: Any, task: Task = OWN_TASK, *, num_tasks: int = 2_000, key: PRNGKeyArray = FIXED_KEY) -> Patterns:
+    """The means over `num_tasks` tasks of scores and pattern, and the root mean square of each entry of the pattern; with one task,
+    those of its prompt.
 
     The mean of a linear pattern over tasks is near zero wherever its sign varies: its root mean square says where attention goes.
     Means over no task at all, because none is finite, are NaN.
 
     **Raises** `ZooError` if `model` is not made of layers over tokens.
     """
+    if num_tasks == 1:
+        return prompt_patterns(model, task.sample(key)[0])
     _check(model)
     total, counted = None, 0
     batch = min(BATCH, num_tasks)

@@ -9,8 +9,8 @@ from matplotlib.colors import LinearSegmentedColormap
 
 from ...zoo.checks.values import one_of
 from ...zoo.errors import HeadError, ZooError
-from ..pictures.style import Figure, styled
-from ..weights.heatmap import COLOURS, MOST_TICKS, TALLEST, symmetric_limit
+from ..pictures.style import AnyFigure, Figure, on_figure, styled
+from ..weights.heatmap_plot import COLOURS, MOST_TICKS, TALLEST, symmetric_limit
 from .attention_patterns import LayerPatterns, Patterns
 
 Quantity = Literal["scores", "pattern", "pattern_size"]
@@ -72,8 +72,10 @@ def attention_map(
 
 
 @styled
-def patterns_figure(patterns: Patterns, *, quantity: Quantity = "pattern") -> Figure:
-    """Every head in a panel, a row for each layer (figure-level: makes and returns a Figure).
+def patterns_figure(
+    patterns: Patterns, *, quantity: Quantity = "pattern", figure: AnyFigure | None = None
+) -> AnyFigure:
+    """Every head in a panel, a row for each layer (figure-level).
 
     Layers that share their attention out, as softmax does, are on one scale, and all others on one of their own.
     """
@@ -81,7 +83,7 @@ def patterns_figure(patterns: Patterns, *, quantity: Quantity = "pattern") -> Fi
     maps = [getattr(layer, quantity) for layer in patterns.layers]
     rows, columns = len(maps), max(map(len, maps), default=1)
     size = min(0.16 * min(len(patterns.tokens), MOST_TICKS) + 1.5, TALLEST / max(rows, columns))
-    figure = Figure(figsize=(columns * size + 1.2, rows * size + 0.3), layout="constrained")
+    figure = on_figure(figure, (columns * size + 1.2, rows * size + 0.3))
     axes = figure.subplots(rows, columns, squeeze=False)
     kinds = [quantity != "scores" and _shares_out(layer) for layer in patterns.layers]
     limits = {

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,13 @@ from ...zoo.prompt import Prompt
 from ...zoo.token_model import TokenModel
 from ...zoo.trace import trace
 from ..estimates.estimate import Estimate
+from ..instrument import FIXED_KEY, OWN_TASK, register_instrument
+from ..measurement import OnFigure
 from ..weights.implied_step import implied_steps
 from ..weights.weight_products import Products, attention_layers, product_distance, products
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
 
 SHOWN_TASKS = 100  # whose eigenvalues are kept one by one
 CHUNK = 500  # tasks at a time: spectra cost more than predictions
@@ -57,8 +62,8 @@ class Spread:
     num_undefined: int  # tasks left out, having no condition number
 
 
-@dataclass(frozen=True)
-class FittedSteps:
+@dataclass(frozen=True, repr=False)
+class FittedSteps(OnFigure):
     """The layers of a model as steps of GD++, and what they do to the second moment H = Σᵢ xᵢ xᵢᵀ of the context.
 
     `eigenvalues` are those of H before each layer; `mapped` are vᵀH'v of H' after it, v being the eigenvectors before it: GD++ maps
@@ -73,9 +78,43 @@ class FittedSteps:
     num_tasks: int
     num_not_finite: int  # tasks left out of the fits
 
+    title = "layers as steps of GD++"
 
+    @property
+    def summary(self) -> str:
+        return "How each layer maps the eigenvalues of the examples, and the condition numbers it leaves."
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "layer": layer.layer,
+                "application": place + 1,
+                "step_size_over_num_examples": layer.step_size_over_num_examples,
+                "gamma": layer.gamma,
+                "unexplained_y": layer.unexplained_y,
+                "unexplained_x": layer.unexplained_x,
+                "condition_number": self.condition_numbers[place + 1].median,
+            }
+            for place, layer in enumerate(self.layers)
+        ]
+
+    def draw(self, figure: "Figure | SubFigure | None", **options: Any) -> "Figure | SubFigure":
+        from .layers_as_steps_plot import fitted_steps_figure
+
+        return fitted_steps_figure(self, figure=figure, **options)
+
+
+@register_instrument(
+    "fitted-steps",
+    title="Layers as steps of GD++",
+    question="η and γ fitted to what each layer does to the tokens, the map of eigenvalues λ(1 − γλ)² this implies, and "
+    "the condition number of the examples before and after each layer.",
+    order=100,
+)
 @gated
-def fitted_steps(model: Any, task: Task, *, num_tasks: int = 2_000, key: PRNGKeyArray) -> FittedSteps:
+def fitted_steps(
+    model: Any, task: Task = OWN_TASK, *, num_tasks: int = 2_000, key: PRNGKeyArray = FIXED_KEY
+) -> FittedSteps:
     """Fit a step of GD++ to every layer of a model over (x, y) tokens, by least squares in what the layer adds to its tokens.
 
         Δyⱼ ≈ −(η/N) Σᵢ yᵢ (xᵢᵀxⱼ),   Δxⱼ ≈ −γ Σᵢ xᵢ (xᵢᵀxⱼ)

@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 
 from ..estimates.estimate import Estimate
 from ..pictures.curves import colours, say_if_empty
-from ..pictures.style import Figure, styled
+from ..pictures.style import AnyFigure, Figure, on_figure, styled
 from .layers_as_steps import FittedSteps
 
 
@@ -85,12 +85,12 @@ def condition_numbers(fit: FittedSteps, *, ax: Axes | None = None) -> Axes:
 
 
 @styled
-def fitted_steps_figure(fit: FittedSteps) -> Figure:
-    """The eigenvalue map of every layer, and the condition numbers (figure-level: makes and returns a Figure)."""
+def fitted_steps_figure(fit: FittedSteps, *, figure: AnyFigure | None = None) -> AnyFigure:
+    """The eigenvalue map of every layer, and the condition numbers (figure-level)."""
     panels = len(fit.layers) + 1
     columns = min(panels, 3)
     rows = -(-panels // columns)
-    figure = Figure(figsize=(4.6 * columns, 3.8 * rows), layout="constrained")
+    figure = on_figure(figure, (4.6 * columns, 3.8 * rows))
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for layer in range(len(fit.layers)):
         eigenvalue_map(fit, layer, ax=axes[layer])

@@ -5,7 +5,7 @@ whose mean is removed, plus a remainder. Heads of opposite sign can cancel what 
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +20,12 @@ from ...zoo.token_model import TokenModel
 from ...zoo.trace import trace
 from ..estimates.estimate import Estimate
 from ..estimates.means import finite_mean
+from ..instrument import FIXED_KEY, OWN_TASK, register_instrument
+from ..measurement import OnFigure
 from ..weights.weight_products import products
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
 
 
 class Parts(NamedTuple):
@@ -53,6 +58,29 @@ class SoftmaxHeads:
     num_not_finite: int
 
 
+@dataclass(frozen=True, repr=False)
+class SoftmaxLayers(OnFigure):
+    """Every softmax layer of a model."""
+
+    layers: tuple[SoftmaxHeads, ...]
+
+    title = "parts of the update by softmax heads"
+
+    @property
+    def summary(self) -> str:
+        return "Differences of key-query products, the offset of each head, and the linear part left."
+
+    def rows(self) -> list[dict[str, Any]]:
+        parts = ("offset", "linear", "remainder")
+        columns = ("diagonal_share", "identity_share", "step_size", *parts)
+        return [{"layer": one.layer} | {name: getattr(one, name) for name in columns} for one in self.layers]
+
+    def draw(self, figure: "Figure | SubFigure | None", **options: Any) -> "Figure | SubFigure":
+        from .softmax_heads_plot import softmax_heads_figure
+
+        return softmax_heads_figure(self.layers, figure=figure, **options)
+
+
 def softmax_parts(layer: SoftmaxLayer, queries: Queries, context: Context) -> Parts:
     """The three parts of a softmax layer's update, head by head.
 
@@ -68,8 +96,16 @@ def softmax_parts(layer: SoftmaxLayer, queries: Queries, context: Context) -> Pa
     return Parts(*(jnp.einsum("hqn,hna->hqa", part, values) for part in parts))
 
 
+@register_instrument(
+    "softmax-heads",
+    title="Softmax heads",
+    question="The difference of the heads' key-query products, each head's offset at zero scores, and the linear part that is left.",
+    order=170,
+)
 @gated
-def softmax_heads(model: Any, task: Task, *, num_tasks: int = 10_000, key: PRNGKeyArray) -> tuple[SoftmaxHeads, ...]:
+def softmax_heads(
+    model: Any, task: Task = OWN_TASK, *, num_tasks: int = 10_000, key: PRNGKeyArray = FIXED_KEY
+) -> SoftmaxLayers:
     """Every softmax layer of a token model, taken apart on the tokens that reach it.
 
     **Raises** `ZooError` if no layer of `model` is softmax attention on the tokens themselves.
@@ -81,9 +117,11 @@ def softmax_heads(model: Any, task: Task, *, num_tasks: int = 10_000, key: PRNGK
             f"{type(model).__name__} has no layer of softmax attention on its tokens, so no softmax heads to compare"
         )
     sizes = over_tasks(_sizes, (model, tuple(layers)), task, num_tasks=num_tasks, key=key)
-    return tuple(
-        _summary(model, layer, f"layer {place + 1}", *measured)
-        for (place, layer), measured in zip(layers.items(), sizes, strict=True)
+    return SoftmaxLayers(
+        tuple(
+            _summary(model, layer, f"layer {place + 1}", *measured)
+            for (place, layer), measured in zip(layers.items(), sizes, strict=True)
+        )
     )
 
 

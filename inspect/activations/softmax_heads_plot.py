@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from ...zoo.errors import NotApplicable
 from ..estimates.means import as_arrays
 from ..pictures.curves import colours, say_if_empty
-from ..pictures.style import Figure, styled
-from ..weights.heatmap import product_heatmap, symmetric_limit
+from ..pictures.style import AnyFigure, Figure, on_figure, styled
+from ..weights.heatmap_plot import product_heatmap, symmetric_limit
 from .softmax_heads import SoftmaxHeads
 
 
@@ -64,9 +64,9 @@ def head_parts(heads: SoftmaxHeads, *, ax: Axes | None = None) -> Axes:
 
 
 @styled
-def softmax_heads_figure(layers: Sequence[SoftmaxHeads]) -> Figure:
-    """A row for each layer: the difference where it has two heads, and the parts (figure-level: makes and returns a Figure)."""
-    figure = Figure(figsize=(9.6, 4.2 * len(layers)), layout="constrained")
+def softmax_heads_figure(layers: Sequence[SoftmaxHeads], *, figure: AnyFigure | None = None) -> AnyFigure:
+    """A row for each layer: the difference where it has two heads, and the parts (figure-level)."""
+    figure = on_figure(figure, (9.6, 4.2 * len(layers)))
     axes = figure.subplots(len(layers), 2, squeeze=False)
     differences = [heads.difference for heads in layers if heads.difference is not None]
     limit = symmetric_limit(differences)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,12 @@ from ...zoo.prompt import Prompt
 from ...zoo.token_model import TokenModel
 from ..estimates.estimate import Estimate
 from ..estimates.means import finite_mean
+from ..instrument import FIXED_KEY, OWN_TASK, register_instrument
+from ..measurement import OnFigure
 from ..stored_steps import Training, stored_models
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
 
 NUM_TASKS = 1000
 CHUNK = 50  # tasks at once: a Jacobian between all tokens is large
@@ -53,6 +58,48 @@ class TokenMap:
     norms: Float[np.ndarray, "num_tokens num_tokens"]
     labels: tuple[str, ...]  # of the tokens
     num_tasks: int
+
+
+@dataclass(frozen=True, repr=False)
+class Copying(OnFigure):
+    """The copying phase of a training, and the token map at its end."""
+
+    path: CopyingPath
+    tokens: TokenMap
+
+    title = "derivative norms of the first layer over training"
+
+    @property
+    def summary(self) -> str:
+        return "Derivative norms of the first layer over training, and token by token at the end."
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {"step": step, "own": norms.own, "next": norms.next, "other": norms.other, "half_mse": half_mse}
+            for step, norms, half_mse in zip(self.path.steps, self.path.norms, self.path.half_mse, strict=True)
+        ]
+
+    def draw(self, figure: "Figure | SubFigure | None", **options: Any) -> "Figure | SubFigure":
+        from .token_jacobians_plot import copying_figure
+
+        return copying_figure(self.path, self.tokens, figure=figure, **options)
+
+
+@register_instrument(
+    "copying",
+    title="Copying phase",
+    question="How the first layer's output at an input's token moves with that token, with its label's and with others.",
+    cost="minutes, where many steps are stored",
+    order=180,
+)
+@gated
+def copying(
+    training: Training, task: Task = OWN_TASK, *, num_tasks: int = NUM_TASKS, key: PRNGKeyArray = FIXED_KEY
+) -> Copying:
+    """`copying_path`, and the `token_map` of the last stored step. **Raises** `NotApplicable` like `derivative_norms`."""
+    models = stored_models(training)
+    path = copying_path(models, task, num_tasks=num_tasks, key=key)
+    return Copying(path, token_map(models[path.steps[-1]], task, num_tasks=num_tasks, key=key))
 
 
 @gated

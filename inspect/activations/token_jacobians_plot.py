@@ -4,7 +4,7 @@ import seaborn as sns
 from matplotlib.axes import Axes
 
 from ..pictures.curves import colours, draw_curve
-from ..pictures.style import Figure, styled
+from ..pictures.style import AnyFigure, Figure, on_figure, styled
 from .token_jacobians import CopyingPath, TokenMap
 
 
@@ -47,9 +47,9 @@ def token_heatmap(tokens: TokenMap, *, ax: Axes | None = None) -> Axes:
 
 
 @styled
-def copying_figure(path: CopyingPath, tokens: TokenMap) -> Figure:
-    """The copying phase beside the token map at its end (figure-level: makes and returns a Figure)."""
-    figure = Figure(figsize=(12.5, 5.0), layout="constrained")
+def copying_figure(path: CopyingPath, tokens: TokenMap, *, figure: AnyFigure | None = None) -> AnyFigure:
+    """The copying phase beside the token map at its end (figure-level)."""
+    figure = on_figure(figure, (12.5, 5.0))
     left, right = figure.subplots(1, 2)
     copying_curves(path, ax=left)
     token_heatmap(tokens, ax=right)

@@ -1,6 +1,7 @@
 """The loss that the examples of one prompt define over the weights, where there are two inputs, and the steps taken on it."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,10 +11,16 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ...train.tasks.regression import Task
 from ...train.tuning.baselines import best_baseline
 from ...zoo.algorithms.gradient_descent import GradientDescent
-from ...zoo.checks.gate import gated
+from ...zoo.checks.gate import gate
+from ...zoo.checks.values import Whole
 from ...zoo.errors import NotApplicable
 from ...zoo.prompt import Learner, Prompt
+from ..instrument import FIXED_KEY, OWN_TASK, register_instrument
+from ..measurement import OnFigure
 from .alignment import sensitivity
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
 
 Point = Float[np.ndarray, "2"]
 MARGIN = 1.4  # how far a landscape reaches beyond the farthest point of interest
@@ -31,17 +38,51 @@ class Landscape:
     step_size: float  # η
 
 
-@gated
+@dataclass(frozen=True, repr=False)
+class Landscapes(OnFigure):
+    """The landscapes of several prompts."""
+
+    prompts: tuple[Landscape, ...]
+
+    title = "where one prompt's loss sends the weights"
+
+    @property
+    def summary(self) -> str:
+        return (
+            f"The quadratic loss of {len(self.prompts)} tasks, with the learner's step and the gradient step as arrows."
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {"prompt": place, "point": point, "w1": where[0], "w2": where[1]}
+            for place, one in enumerate(self.prompts)
+            for point in ("step", "descent", "least_squares")
+            if (where := getattr(one, point)) is not None
+        ]
+
+    def draw(self, figure: "Figure | SubFigure | None", **options: Any) -> "Figure | SubFigure":
+        from .landscapes_plot import landscapes_figure
+
+        return landscapes_figure(self.prompts, figure=figure, **{"name": self.about.learner, **options})
+
+
+@register_instrument(
+    "landscapes",
+    title="Task landscapes",
+    question="The quadratic loss of single tasks of two inputs, with the learner's implied step and the gradient step.",
+    order=150,
+)
+@gate(num_prompts=Whole(1, 36))
 def landscapes(
     learner: Learner,
-    task: Task,
+    task: Task = OWN_TASK,
     *,
-    num_tasks: int = 6,
+    num_prompts: int = 6,
     step_size: float | None = None,
     resolution: int = 81,
-    key: PRNGKeyArray,
-) -> tuple[Landscape, ...]:
-    """The landscapes of `num_tasks` prompts, each on a square that holds both steps and the solution.
+    key: PRNGKeyArray = FIXED_KEY,
+) -> Landscapes:
+    """The landscapes of `num_prompts` prompts, each on a square that holds both steps and the solution.
 
     A learner that is linear in the query, as one layer of linear attention is, predicts ŷ = w·x_query with w = ∂ŷ/∂x_query: its step
     ends at w. For other learners w belongs to this query. η is `step_size`, by default the best single step on `task`.
@@ -53,14 +94,16 @@ def landscapes(
             raise NotApplicable(f"a landscape needs {setting} {needed}, but the task has {given}")
     if step_size is None:
         step_size = float(best_baseline("gd-1", task).step_size)
-    prompts, _ = task.sample_batch(key, num_tasks)
+    prompts, _ = task.sample_batch(key, num_prompts)
     points = [
         np.asarray(p, np.float64) for p in _points(learner, GradientDescent(step_size), prompts)
-    ]  # [num_tasks, 2]
+    ]  # [num_prompts, 2]
     xs, ys = (np.asarray(a, np.float64) for a in (prompts.xs, prompts.ys))
-    return tuple(
-        _landscape(x, y[:, 0], *(point[i] for point in points), step_size, resolution)  # pyright: ignore[reportCallIssue]
-        for i, (x, y) in enumerate(zip(xs, ys, strict=True))
+    return Landscapes(
+        tuple(
+            _landscape(x, y[:, 0], *(point[i] for point in points), step_size, resolution)  # pyright: ignore[reportCallIssue]
+            for i, (x, y) in enumerate(zip(xs, ys, strict=True))
+        )
     )
 
 

@@ -9,7 +9,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import PowerNorm
 from matplotlib.lines import Line2D
 
-from ..pictures.style import Figure, label, styled
+from ..pictures.style import AnyFigure, Figure, label, on_figure, styled
 from .landscapes import Landscape, Point
 
 LOSS_COLOURS = sns.light_palette("#0b3a6f", as_cmap=True)
@@ -56,11 +56,13 @@ def landscape(
 
 
 @styled
-def landscapes_figure(landscapes: Sequence[Landscape], *, name: str = "learner", columns: int = 3) -> Figure:
-    """The landscapes of several prompts in a grid, on one scale of colours (figure-level: makes and returns a Figure)."""
+def landscapes_figure(
+    landscapes: Sequence[Landscape], *, name: str = "learner", columns: int = 3, figure: AnyFigure | None = None
+) -> AnyFigure:
+    """The landscapes of several prompts in a grid, on one scale of colours (figure-level)."""
     columns = min(columns, len(landscapes))
     rows = -(-len(landscapes) // columns)
-    figure = Figure(figsize=(2.7 * columns + 0.9, 2.7 * rows + 0.6), layout="constrained")
+    figure = on_figure(figure, (2.7 * columns + 0.9, 2.7 * rows + 0.6))
     axes = figure.subplots(rows, columns, squeeze=False)
     norm = _norm(landscapes, None)
     for ax, one in zip(axes.flat, landscapes, strict=False):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,12 @@ from ...zoo.token_model import TokenModel
 from ...zoo.trace import trace
 from ..estimates.estimate import Estimate
 from ..estimates.means import finite_mean, finite_median, half_mse_of
+from ..instrument import FIXED_KEY, OWN_TASK, register_instrument
+from ..measurement import OnAxes, OnFigure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
 DAMPINGS = (1.0, 0.9, 0.75, 0.5)
 # An update that has fallen to this share of the first is rounding, whether it grows or not.
@@ -41,8 +47,8 @@ class Rollout:
     num_diverging: int
 
 
-@dataclass(frozen=True)
-class Rollouts:
+@dataclass(frozen=True, repr=False)
+class Rollouts(OnFigure):
     """A model's layer applied repeatedly, and a step of gradient descent repeated as often, on the same tasks."""
 
     model: tuple[Rollout, ...]  # one for each damping λ
@@ -53,26 +59,74 @@ class Rollouts:
     ]  # tasks with (λη/N)·λ_max(XᵀX) > 2, on which gradient descent diverges, for each λ
     num_tasks: int
 
+    title = "the layer applied again and again"
 
-@dataclass(frozen=True)
-class ReadOuts:
+    @property
+    def summary(self) -> str:
+        return "Half-MSE against repeated application, for several dampings; and the share of diverging tasks."
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "learner": whose,
+                "damping": rolled.damping,
+                "applications": applications,
+                "half_mse": mean,
+                "median": median,
+                "diverging": rolled.diverging,
+            }
+            for whose, every in ((self.about.learner, self.model), ("gradient descent", self.descent))
+            for rolled in every
+            for applications, (mean, median) in enumerate(zip(rolled.mean, rolled.median, strict=True))
+        ]
+
+    def draw(self, figure: "Figure | SubFigure | None", **options: Any) -> "Figure | SubFigure":
+        from .rollouts_plot import rollouts_figure
+
+        return rollouts_figure(self, figure=figure, **{"name": self.about.learner, **options})
+
+
+@dataclass(frozen=True, repr=False)
+class ReadOuts(OnAxes):
     """The loss of the prediction read out after 0, 1, 2, … layers."""
 
     mean: tuple[Estimate, ...]  # half-MSE
     median: tuple[float | None, ...]  # of ½‖ŷ − y‖²
     num_tasks: int
 
+    title = "half-MSE of the prediction after every layer"
+    size = (4.8, 3.6)
 
+    @property
+    def summary(self) -> str:
+        return f"Half-MSE of the prediction read out after every layer: {self.mean[-1].text()} after the last."
+
+    def rows(self) -> list[dict[str, Any]]:
+        stages = zip(self.mean, self.median, strict=True)
+        return [{"layers": stage, "half_mse": mean, "median": median} for stage, (mean, median) in enumerate(stages)]
+
+    def draw(self, ax: "Axes", **options: Any) -> None:
+        from .rollouts_plot import read_out_curve
+
+        read_out_curve(self, ax=ax, **{"name": self.about.learner, **options})
+
+
+@register_instrument(
+    "rollouts",
+    title="Repeated application",
+    question="The layer applied again and again with damping λ, beside as many damped steps of gradient descent.",
+    order=120,
+)
 @gated
 def rollouts(
     model: Any,
-    task: Task,
+    task: Task = OWN_TASK,
     *,
     dampings: Sequence[float] = DAMPINGS,
     num_applications: int = 30,
     step_size: float | None = None,
     num_tasks: int = 10_000,
-    key: PRNGKeyArray,
+    key: PRNGKeyArray = FIXED_KEY,
 ) -> Rollouts:
     """Apply the one layer of `model` `num_applications` times for each damping λ.
 
@@ -103,8 +157,14 @@ def rollouts(
     )
 
 
+@register_instrument(
+    "read-outs",
+    title="Read-out after every layer",
+    question="What the query's token predicts on its way.",
+    order=130,
+)
 @gated
-def read_outs(model: Any, task: Task, *, num_tasks: int = 10_000, key: PRNGKeyArray) -> ReadOuts:
+def read_outs(model: Any, task: Task = OWN_TASK, *, num_tasks: int = 10_000, key: PRNGKeyArray = FIXED_KEY) -> ReadOuts:
     """The half-MSE of the prediction after every layer of a token model, as embedded first.
 
     **Raises** `ZooError` if `model` has no layers over tokens.

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from ...zoo.checks.values import one_of
 from ..estimates.means import as_arrays
 from ..pictures.curves import draw_curve, logarithmic_losses, say_if_empty, shades
-from ..pictures.style import Figure, label, styled
+from ..pictures.style import AnyFigure, Figure, label, on_figure, styled
 from .rollouts import ReadOuts, Rollout, Rollouts
 
 _YLABELS = {"mean": "half-MSE: mean of ½‖ŷ − y‖²", "median": "median of ½‖ŷ − y‖²"}
@@ -63,9 +63,9 @@ def diverging_shares(rollouts: Rollouts, *, name: str = "the layer", ax: Axes | 
 
 
 @styled
-def rollouts_figure(rollouts: Rollouts, *, name: str = "the layer") -> Figure:
-    """Means, medians and diverging shares side by side (figure-level: makes and returns a Figure)."""
-    figure = Figure(figsize=(11.5, 4.2), layout="constrained")
+def rollouts_figure(rollouts: Rollouts, *, name: str = "the layer", figure: AnyFigure | None = None) -> AnyFigure:
+    """Means, medians and diverging shares side by side (figure-level)."""
+    figure = on_figure(figure, (11.5, 4.2))
     left, middle, right = figure.subplots(1, 3)
     rollout_curves(rollouts, statistic="mean", name=name, ax=left)
     rollout_curves(rollouts, statistic="median", name=name, ax=middle)
@@ -94,14 +94,6 @@ def read_out_curve(read_outs: ReadOuts, *, name: str | None = None, ax: Axes | N
     ax.set(xlabel="number of layers read out after", ylabel="½‖ŷ − y‖² over tasks (mean: half-MSE)")
     ax.legend(frameon=False, fontsize="small")
     return ax
-
-
-@styled
-def read_outs_figure(read_outs: ReadOuts, *, name: str | None = None) -> Figure:
-    """The read-outs as a figure (figure-level: makes and returns a Figure)."""
-    figure = Figure(figsize=(4.8, 3.6), layout="constrained")
-    read_out_curve(read_outs, name=name, ax=figure.subplots())
-    return figure
 
 
 def _draw(ax: Axes, rollout: Rollout, statistic: str, **style) -> np.ndarray:

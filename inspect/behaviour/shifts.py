@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -18,12 +18,18 @@ from ...zoo.errors import NotApplicable, ZooError, unknown_name
 from ...zoo.prompt import Learner, Prompt
 from ..estimates.estimate import Estimate
 from ..estimates.means import half_mse_of
+from ..instrument import FIXED_KEY, OWN_TASK, register_instrument
+from ..measurement import OnAxes, OnFigure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
 
 Errors = dict[str, np.ndarray]  # ‖ŷ − y‖² by learner, [num_tasks, num_values]
 
 
-@dataclass(frozen=True)
-class Shift:
+@dataclass(frozen=True, repr=False)
+class Shift(OnAxes):
     """The losses of several learners on the same tasks, against one setting of the task."""
 
     setting: str  # what is shifted, as an axis says it
@@ -33,6 +39,47 @@ class Shift:
     excess: Mapping[str, tuple[Estimate, ...]]  # half-MSE of a learner minus that of the first one, paired
     undefined: Mapping[str, str]  # by learner: why its curve has gaps
     num_tasks: int
+
+    title = "half-MSE where one setting changes"
+
+    @property
+    def summary(self) -> str:
+        return f"Half-MSE of {', '.join(self.half_mse)} against {self.setting}."
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {"setting": self.setting, "value": value, "learner": name, "half_mse": means[place]}
+            | {"excess": self.excess[name][place], "training": value == self.training}
+            for name, means in self.half_mse.items()
+            for place, value in enumerate(self.values)
+        ]
+
+    def draw(self, ax: "Axes", **options: Any) -> None:
+        from .shifts_plot import shift_curves
+
+        shift_curves(self, ax=ax, **options)
+
+
+@dataclass(frozen=True, repr=False)
+class Shifts(OnFigure):
+    """Every shift that a task has, and of its other settings, why there is none."""
+
+    found: Mapping[str, Shift]
+    missing: Mapping[str, str]
+
+    title = "half-MSE where one setting changes"
+
+    @property
+    def summary(self) -> str:
+        return "Half-MSE of the model and its baselines under shifts of the task."
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [{"kind": kind, **row} for kind, shift in self.found.items() for row in shift.rows()]
+
+    def draw(self, figure: "Figure | SubFigure | None", **options: Any) -> "Figure | SubFigure":
+        from .shifts_plot import shifts_figure
+
+        return shifts_figure(self.found, figure=figure, **options)
 
 
 @gated
@@ -77,11 +124,25 @@ def shift(
     )
 
 
+@register_instrument(
+    "shifts",
+    title="Shifts",
+    question="Half-MSE where one setting of the task changes; the training point is marked.",
+    cost="a minute",
+    order=140,
+)
 @gated
 def shifts(
-    learners: Mapping[str, Learner], task: Task, *, num_tasks: int = 10_000, key: PRNGKeyArray
-) -> tuple[dict[str, Shift], dict[str, str]]:
-    """Every kind of shift that `task` has; and of the other kinds, why there is none."""
+    learners: Mapping[str, Learner],
+    task: Task = OWN_TASK,
+    *,
+    num_tasks: int = 10_000,
+    key: PRNGKeyArray = FIXED_KEY,
+) -> Shifts:
+    """Every kind of shift that `task` has; and of the other kinds, why there is none.
+
+    `learners` are one learner, several in a list, or by name. **Raises** `NotApplicable` where the task has no such setting.
+    """
     found: dict[str, Shift] = {}
     missing: dict[str, str] = {}
     for kind in task.sweeps():
@@ -89,7 +150,10 @@ def shifts(
             found[kind] = shift(kind, learners, task, num_tasks=num_tasks, key=key)
         except NotApplicable as error:
             missing[kind] = str(error)
-    return found, missing
+    if not found:
+        reasons = "; ".join(missing.values()) or f"{type(task).__name__} has no setting that can be moved"
+        raise NotApplicable(reasons)
+    return Shifts(found, missing)
 
 
 def _measure(learners: dict[str, Any], sweep: Sweep, num_tasks: int, key) -> tuple[Errors, dict[str, str]]:

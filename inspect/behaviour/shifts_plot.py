@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from ..estimates.means import as_arrays
 from ..pictures.curves import colours, draw_curve, logarithmic_losses, say_if_empty
-from ..pictures.style import Figure, label, styled
+from ..pictures.style import AnyFigure, Figure, label, on_figure, styled
 from .shifts import Shift
 
 _MARKERS = "osDv^<>P*X"
@@ -54,17 +54,17 @@ def shift_curves(shift: Shift, *, legend: bool = True, ax: Axes | None = None) -
 
 
 @styled
-def shifts_figure(shifts: Mapping[str, Shift]) -> Figure:
-    """Every shift in a panel of its own, with one legend (figure-level: makes and returns a Figure)."""
+def shifts_figure(shifts: Mapping[str, Shift], *, figure: AnyFigure | None = None) -> AnyFigure:
+    """Every shift in a panel of its own, with one legend (figure-level)."""
     columns = min(3, len(shifts)) or 1
     rows = -(-len(shifts) // columns) or 1
-    figure = Figure(figsize=(4.0 * columns, 3.3 * rows + 0.6), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).flat
+    figure = on_figure(figure, (4.0 * columns, 3.3 * rows + 0.6))
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     entries: dict[str, object] = {}
     for ax, shift in zip(axes, shifts.values(), strict=False):
         handles, labels = shift_curves(shift, legend=False, ax=ax).get_legend_handles_labels()
         entries |= dict(zip(labels, handles, strict=True))
-    for ax in list(figure.axes)[len(shifts) :]:
+    for ax in axes[len(shifts) :]:
         ax.remove()
     if entries:
         entries["training"] = entries.pop("training", None)  # last

@@ -1,9 +1,8 @@
 """What the stored steps of a run say of its weights, its loss and its likeness to an algorithm."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ...train.losses import over_tasks, squared_error
@@ -13,8 +12,14 @@ from ...zoo.checks.gate import gated
 from ...zoo.prompt import Learner
 from ..estimates.estimate import Estimate
 from ..estimates.means import finite_mean
+from ..instrument import FIRST_BASELINE, FIXED_KEY, OWN_TASK, register_instrument
+from ..measurement import OnFigure
 from ..stored_steps import Training, stored_models
+from ..weights.weight_path import WeightPath, weight_path
 from .alignment import Alignment, alignment
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,60 @@ class AlignmentPath:
     one_step_half_mse: (
         float | None
     )  # the least of one step of gradient descent, exact; None where no closed form is known
+
+
+@dataclass(frozen=True, repr=False)
+class TrainingPath(OnFigure):
+    """What the stored steps of a run say of its weights, its loss, and its likeness to an algorithm."""
+
+    weights: WeightPath
+    aligned: AlignmentPath
+
+    title = "training"
+
+    @property
+    def summary(self) -> str:
+        return f"Loss, alignment with {self.about.other or 'the other'}, and the steps that the weights imply, over training."
+
+    def rows(self) -> list[dict[str, Any]]:
+        path = self.aligned
+        return [
+            {
+                "step": step,
+                "half_mse": half_mse,
+                "prediction_distance": measured.prediction_distance,
+                "sensitivity_distance": measured.sensitivity_distance,
+                "sensitivity_cosine": measured.sensitivity_cosine,
+            }
+            for step, half_mse, measured in zip(path.steps, path.half_mse, path.alignments, strict=True)
+        ]
+
+    def draw(self, figure: "Figure | SubFigure | None", **options: Any) -> "Figure | SubFigure":
+        from .training_path_plot import training_figure
+
+        named = replace(self.aligned, baseline=self.about.other or self.aligned.baseline)
+        return training_figure(self.weights, named, figure=figure, **options)
+
+
+@register_instrument(
+    "training-path",
+    title="Training",
+    question="Half-MSE, alignment with the first baseline, and the steps that the weights imply, at every stored step.",
+    order=60,
+    formerly=("training",),
+)
+@gated
+def training_path(
+    training: Training,
+    other: Learner = FIRST_BASELINE,
+    task: Task = OWN_TASK,
+    *,
+    num_tasks: int = 2_000,
+    key: PRNGKeyArray = FIXED_KEY,
+) -> TrainingPath:
+    """`weight_path`, and loss and alignment with `other`, along a training. **Raises** `NotApplicable` if no step is stored."""
+    weights = weight_path(training)
+    return TrainingPath(weights, alignment_path(training, "the other", other, task, num_tasks=num_tasks, key=key))
 
 
 @gated
@@ -50,11 +109,6 @@ def alignment_path(
         baseline_half_mse=_half_mse(baseline, task, num_tasks, key),
         one_step_half_mse=optimal_step_size(task).half_mse if has_optimal_step_size(task) else None,
     )
-
-
-def spread(steps: Sequence[int], number: int) -> list[int]:
-    """The places of about `number` of the steps, spread evenly over them, the first and the last among them."""
-    return sorted({round(place) for place in np.linspace(0, len(steps) - 1, min(number, len(steps)))})
 
 
 def _half_mse(learner: Learner, task: Task, num_tasks: int, key: PRNGKeyArray) -> Estimate:

@@ -1,43 +1,17 @@
-"""Training paths as pictures: small multiples of the products, what they imply, and alignment with an algorithm."""
+"""Loss, alignment with an algorithm, and the implied steps over training."""
 
 from collections.abc import Sequence
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from ..estimates.means import as_arrays
 from ..pictures.curves import colours, draw_curve, say_if_empty
-from ..pictures.style import Figure, styled
-from ..weights.heatmap import product_heatmap, symmetric_limit
-from ..weights.spectrum import Spectrum
+from ..pictures.style import AnyFigure, Figure, on_figure, styled
 from ..weights.weight_path import WeightPath
-from .training_path import AlignmentPath, spread
+from .training_path import AlignmentPath
 
 MOST_HEADS = 4  # named in a legend
-
-
-@styled
-def weight_path_figure(path: WeightPath, *, layer: int = 0, head: int = 0, columns: int = 6) -> Figure:
-    """W_KQ and W_PV of one head at a few stored steps, on one symmetric scale (figure-level: makes and returns a Figure)."""
-    places = spread(path.steps, columns)
-    shown = [path.layers[place][layer] for place in places]
-    limit = symmetric_limit([matrix for p in shown for matrix in (p.W_KQ[head], p.W_PV[head])])
-    figure = Figure(figsize=(2.5 * len(places) + 0.6, 5.4), layout="constrained")
-    axes = figure.subplots(2, len(places), squeeze=False)
-    for column, (place, products) in enumerate(zip(places, shown, strict=True)):
-        for ax, name in zip(axes[:, column], ("W_KQ", "W_PV"), strict=True):
-            title = f"step {path.steps[place]}" if name == "W_KQ" else ""
-            matrix = getattr(products, name)[head]
-            product_heatmap(matrix, product=name, limit=limit, title=title, values=False, colour_bar=False, ax=ax)
-            ax.patch.set(edgecolor="0.8", linewidth=0.8)  # a panel of zeros is still seen
-            if column:
-                ax.set_ylabel("")
-        axes[0, 0].set_ylabel("$W_{KQ}$: key side")
-        axes[1, 0].set_ylabel("$W_{PV}$: output")
-    bar = figure.colorbar(axes[0, 0].collections[0], ax=axes, shrink=0.7, aspect=25)
-    bar.set_label("weight, gauge fixed")
-    return figure
 
 
 @styled
@@ -102,9 +76,9 @@ def loss_curve(path: AlignmentPath, *, ax: Axes | None = None) -> Axes:
 
 
 @styled
-def training_figure(weights: WeightPath, aligned: AlignmentPath) -> Figure:
-    """Loss, alignment and what the weights imply, over training (figure-level: makes and returns a Figure)."""
-    figure = Figure(figsize=(15.5, 4.4), layout="constrained")
+def training_figure(weights: WeightPath, aligned: AlignmentPath, *, figure: AnyFigure | None = None) -> AnyFigure:
+    """Loss, alignment and what the weights imply, over training (figure-level)."""
+    figure = on_figure(figure, (15.5, 4.4))
     loss, alignment, implied = figure.subplots(1, 3)
     loss_curve(aligned, ax=loss)
     alignment_curves(aligned, ax=alignment)
@@ -112,33 +86,6 @@ def training_figure(weights: WeightPath, aligned: AlignmentPath) -> Figure:
         implied_step_curves(weights, ax=implied)
     else:
         implied.set_axis_off()
-    return figure
-
-
-@styled
-def spectrum_curves(spectra: Sequence[Spectrum], *, ax: Axes | None = None) -> Axes:
-    """The singular values of the products of every head (axes-level: returns the Axes)."""
-    ax = Figure(layout="constrained").subplots() if ax is None else ax
-    for spectrum, colour in zip(spectra, colours(len(spectra)), strict=True):
-        name = f" {spectrum.layer}, head {spectrum.head}" if len(spectra) > 1 else ""
-        for product, rank, style in (
-            ("W_KQ", spectrum.effective_rank_KQ, "o-"),
-            ("W_PV", spectrum.effective_rank_PV, "s--"),
-        ):
-            values = getattr(spectrum, product)
-            rank_text = "undefined" if rank is None else f"{rank:.1f}"
-            label = f"${product[0]}_{{{product[2:]}}}${name}, effective rank {rank_text}"
-            ax.plot(np.arange(1, len(values) + 1), values, style, color=colour, markersize=4, label=label)
-    ax.set(xlabel="singular value, by size", ylabel="singular value, gauge fixed")
-    ax.legend(frameon=False, fontsize="small")
-    return ax
-
-
-@styled
-def spectrum_figure(spectra: Sequence[Spectrum]) -> Figure:
-    """`spectrum_curves` on a figure of its own (figure-level: makes and returns a Figure)."""
-    figure = Figure(figsize=(6.5, 4.2), layout="constrained")
-    spectrum_curves(spectra, ax=figure.subplots())
     return figure
 
 

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -14,16 +13,20 @@ from jaxtyping import PRNGKeyArray
 from ...train.tasks.out_of_distribution import inside_and_outside
 from ...train.tasks.regression import Task
 from ...train.tuning.baselines import best_baseline
-from ...zoo.checks.arguments import PATH
-from ...zoo.checks.gate import gate, gated
-from ...zoo.determinism import fixed_settings, key_of, typed
+from ...zoo.checks.gate import gated
+from ...zoo.determinism import fixed_settings, typed
 from ...zoo.errors import NotApplicable, UnknownNameError, ZooError
 from ...zoo.prompt import Learner, Prompt
-from ...zoo.storage.checkpoint import load, read_card, settings_of
 from ..estimates.estimate import Estimate
-from ..report.metrics import MEASURING_SEED
+from ..estimates.plain import plain
+from ..instrument import FIXED_KEY, OWN_TASK, register_instrument
+from ..measurement import OnFigure
+from ..table import Table
 from .candidates import Fit, Predictions, default_candidates, fit_candidate
 from .explained_variance import CHUNK, Comparison, ExplainedVariance, compare, draw, mean_share, outputs
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
 
 TUNING_TASKS = 5 * CHUNK
 ENOUGH = 0.9  # the score an algorithm needs for a verdict: with three distributions, at least 0.7 on each
@@ -56,8 +59,8 @@ class Candidate:
         return min(values, default=None)
 
 
-@dataclass(frozen=True)
-class Identification:
+@dataclass(frozen=True, repr=False)
+class Identification(OnFigure):
     """What a learner was compared with, and which of it, if any, the learner runs."""
 
     verdict: str | None  # the name of the algorithm; None: none of these
@@ -69,15 +72,59 @@ class Identification:
     num_tasks: int  # in each distribution
     num_tuning_tasks: int
 
+    title = "which algorithm is it?"
 
+    @property
+    def summary(self) -> str:
+        return f"{self.about.learner} runs {self.verdict or 'none of these'}: {self.reason}."
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "algorithm": candidate.name,
+                "score": candidate.score,
+                "behind": candidate.behind,
+                "num_parameters": candidate.num_parameters,
+                "distribution": one.distribution,
+                "prediction": one.prediction,
+                "sensitivity": one.sensitivity,
+            }
+            for candidate in self.ranking
+            for one in candidate.explained
+        ]
+
+    def tables(self) -> tuple[Table, ...]:
+        from ..report.tables import identification_tables
+
+        return identification_tables(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        named = [vars(candidate) | {"algorithm": type(candidate.algorithm).__name__} for candidate in self.ranking]
+        return {"about": plain(self.about), **plain(vars(self) | {"ranking": named, "about_": None})}
+
+    def draw(self, figure: "Figure | SubFigure | None", **options: Any) -> "Figure | SubFigure":
+        from .verdict_plot import identification_figure
+
+        return identification_figure(self, figure=figure, **{"name": self.about.learner, **options})
+
+
+@register_instrument(
+    "identify",
+    title="Which algorithm is it?",
+    question="Each algorithm is tuned to the learner; explained variance is the share of its predictions and sensitivities that "
+    "it explains, inside and outside the training distribution.",
+    cost="a minute",
+    order=20,
+    formerly=("identification",),
+)
 @gated
 def identify(
     learner: Learner,
-    task: Task,
+    task: Task = OWN_TASK,
     *,
     candidates: Sequence[str | Learner] | None = None,
     num_tasks: int = 5_000,
-    key: PRNGKeyArray,
+    key: PRNGKeyArray = FIXED_KEY,
 ) -> Identification:
     """Tune every candidate to `learner`, and rank them by how much of it they explain inside and outside the training distribution.
 
@@ -150,22 +197,6 @@ def _best_for_task(fit: Fit, learner: Learner, task: Task, prompts: Prompt, targ
     if fit.tuned.has_closed_form:
         return fit.tuned.parameters(best_baseline(fit.name, task))
     return fit_candidate(fit.name, learner, prompts, targets).parameters
-
-
-@gate(name=PATH)
-def identify_checkpoint(
-    name: str | Path,
-    *,
-    step: int | None = None,
-    candidates: Sequence[str | Learner] | None = None,
-    num_tasks: int = 5_000,
-    seed: int = MEASURING_SEED,
-) -> Identification:
-    """`identify` for a checkpoint, by name or path, on the task of its card. **Raises** `ZooError` also if the card names none."""
-    task = settings_of(read_card(name), "task")
-    if not isinstance(task, Task):
-        raise ZooError(f"the card of {name} names no task, so it is not known where to measure")
-    return identify(load(name, step=step), task, candidates=candidates, num_tasks=num_tasks, key=key_of(seed))
 
 
 def _tuning_tasks(learner: Learner, task: Task, key: PRNGKeyArray) -> tuple[Prompt, Predictions, Predictions]:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from ...zoo.checks.values import one_of
 from ..estimates.means import as_arrays
 from ..pictures.curves import colours
-from ..pictures.style import Figure, label, styled
+from ..pictures.style import AnyFigure, Figure, label, on_figure, styled
 from .verdict import ENOUGH, Identification
 
 LOWEST = -0.1  # where the axis ends; less than 0 is worse than predicting 0, by whatever amount
@@ -63,9 +63,11 @@ def explained_variance_bars(
 
 
 @styled
-def identification_figure(identification: Identification, *, name: str = "the learner") -> Figure:
-    """ExplainedVariance of predictions and of sensitivities side by side, with the verdict (figure-level: makes and returns a Figure)."""
-    figure = Figure(figsize=(10.0, 1.6 + 0.42 * max(len(identification.ranking), 3)), layout="constrained")
+def identification_figure(
+    identification: Identification, *, name: str = "the learner", figure: AnyFigure | None = None
+) -> AnyFigure:
+    """Explained variance of predictions and of sensitivities side by side, with the verdict (figure-level)."""
+    figure = on_figure(figure, (10.0, 1.6 + 0.42 * max(len(identification.ranking), 3)))
     left, right = figure.subplots(1, 2, sharey=bool(identification.ranking))
     explained_variance_bars(identification, measure="prediction", ax=left)
     explained_variance_bars(identification, measure="sensitivity", ax=right)

@@ -7,11 +7,15 @@ from functools import wraps
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
+import matplotlib
+import matplotlib.colors
 import matplotlib.figure
 import matplotlib.style
+from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
 from matplotlib.transforms import Bbox
 
+from ...zoo.errors import unknown_name
 from ...zoo.text import one_line
 
 Parameters = ParamSpec("Parameters")
@@ -66,6 +70,64 @@ class Figure(matplotlib.figure.Figure):
     @styled
     def savefig(self, fname: Any, **options: Any) -> None:
         super().savefig(fname, **options)
+
+    def _repr_png_(self) -> bytes:
+        """The picture, as the last line of a notebook cell, whichever backend it has."""
+        return drawn(self, "png", dpi=100)
+
+
+AnyFigure = matplotlib.figure.Figure | matplotlib.figure.SubFigure
+
+
+def new_axes(size: tuple[float, float] | None = None) -> Axes:
+    """Axes on a figure of their own."""
+    return Figure(figsize=size, layout="constrained").subplots()
+
+
+def on_figure(figure: AnyFigure | None, size: tuple[float, float]) -> AnyFigure:
+    """The figure that is given, as large as it is, or a new one of this size in inches."""
+    if figure is None:
+        return Figure(figsize=size, layout="constrained")
+    if isinstance(figure, matplotlib.figure.Figure) and figure.get_layout_engine() is None:
+        figure.set_layout_engine("constrained")
+    return figure
+
+
+def figure_of(place: Axes | AnyFigure) -> matplotlib.figure.Figure:
+    """The whole figure that axes, or a part of a figure, are on."""
+    figure = place.figure if isinstance(place, Axes) else place
+    while isinstance(figure, matplotlib.figure.SubFigure):
+        figure = figure.figure
+    return figure  # pyright: ignore[reportReturnType]
+
+
+def colour_map(name: str) -> matplotlib.colors.Colormap:
+    """A colour map of matplotlib by name. **Raises** `UnknownNameError`."""
+    if name not in matplotlib.colormaps:
+        raise unknown_name("colour map", name, matplotlib.colormaps)
+    return matplotlib.colormaps[name]
+
+
+def scaled_to(figure: matplotlib.figure.Figure, width: float | None) -> matplotlib.figure.Figure:
+    """The figure at this width in inches, its proportions kept; as it is without one."""
+    if width is not None:
+        own, height = figure.get_size_inches()
+        figure.set_size_inches(width, height * width / own)
+    return figure
+
+
+def noted_axes(ax: Axes, note: str) -> Axes:
+    """The axes with a note in the title."""
+    if note:
+        ax.set_title("\n".join(filter(None, (ax.get_title(), note))), fontsize="small")
+    return ax
+
+
+def noted_figure(figure: AnyFigure, note: str) -> AnyFigure:
+    """The figure with a note in the title over all panels."""
+    if note:
+        figure.suptitle("\n".join(filter(None, (figure.get_suptitle(), note))), fontsize="small")
+    return figure
 
 
 @styled

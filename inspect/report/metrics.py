@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,19 +13,24 @@ from ...train.tasks.regression import Task
 from ...train.tuning.baselines import baselines_of
 from ...zoo.checks.gate import gated
 from ...zoo.determinism import key_of
-from ...zoo.errors import ZooError
+from ...zoo.errors import NotApplicable, ZooError
 from ...zoo.prompt import Learner
 from ...zoo.storage.card import Card
 from ...zoo.storage.checkpoint import load, read_card, settings_of, write_card
 from ...zoo.storage.tensors import named_arrays
 from ..behaviour.alignment import Alignment, alignment
+from ..checkpoint import Checkpoint
 from ..estimates.estimate import Estimate
 from ..estimates.means import mean_over_tasks
 from ..estimates.plain import plain
+from ..instrument import MEASURING_SEED, register_instrument
+from ..measurement import OnAxes
+from ..table import Table
 from ..weights.implied_step import ImpliedStep, steps_where_implied
 
-# Seeds of the tasks a card's metrics are measured on: far from those of any training.
-MEASURING_SEED = 1_000_003
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 CARD_TASKS = 200_000
 ALIGNMENT_TASKS = 100_000
 
@@ -52,6 +57,59 @@ class Metrics:
 
     def to_json(self) -> dict[str, Any]:
         return plain(self)
+
+
+@dataclass(frozen=True, repr=False)
+class CardMetrics(OnAxes):
+    """The metrics on a card: those of `Metrics`, as plain data."""
+
+    metrics: Mapping[str, Any]
+
+    title = "metrics of the card"
+    size = (5.2, 3.2)
+
+    @property
+    def summary(self) -> str:
+        return f"Half-MSE of {self.about.learner} beside its baselines."
+
+    def rows(self) -> list[dict[str, Any]]:
+        own = {"learner": self.about.learner, "half_mse": Estimate(**self.metrics["half_mse"])}
+        return [
+            own,
+            *(
+                {"learner": name, "half_mse": Estimate(**one["half_mse"]), "excess_of_model": Estimate(**one["excess"])}
+                for name, one in self.metrics["baselines"].items()
+            ),
+        ]
+
+    def tables(self) -> tuple[Table, ...]:
+        from .tables import metrics_tables
+
+        return metrics_tables(self.metrics)
+
+    def draw(self, ax: "Axes", **options: Any) -> None:
+        from .metrics_plot import loss_bars
+
+        loss_bars(self, ax=ax, **options)
+
+
+@register_instrument(
+    "metrics",
+    title="Metrics of the card",
+    question="The learner beside its baselines, each at its best, on the same tasks.",
+    cost="none: they are on the card",
+    order=10,
+)
+def metrics(checkpoint: Checkpoint) -> CardMetrics:
+    """The metrics on the card of a checkpoint. **Raises** `NotApplicable` where the card has none.
+
+    Example:
+        >>> iclzoo.metrics("lsa-fast").records()[1]["learner"]
+        'gd-1'
+    """
+    if not checkpoint.card.metrics:
+        raise NotApplicable("the card has no metrics; measure them with iclzoo.measure_checkpoint(folder)")
+    return CardMetrics(checkpoint.card.metrics)
 
 
 @gated

@@ -1,8 +1,6 @@
 """One page with all that applies to a checkpoint, the figures as PNG and SVG, the numbers as JSON and CSV."""
 
 import base64
-import csv
-import io
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -16,15 +14,16 @@ from ...zoo.errors import ExistsError, NotApplicable, ZooError
 from ...zoo.storage.files import finished_name, located, write_atomically
 from ...zoo.storage.folders import FolderKind
 from ...zoo.text import one_line
-from ..estimates.plain import plain
-from ..instrument import Content, Instrument
-from ..pictures.style import drawn
-from ..subject import Subject
+from ..checkpoint import Checkpoint
+from ..instrument import Instrument
+from ..measurement import Measurement
+from ..pictures.style import drawn, figure_of
+from ..table import as_csv
 
 TEMPLATES = Path(__file__).parent
 PAGE = "index.html"
+MOST_ROWS = 40  # of a table on the page; longer ones are in its CSV
 MARK = '<meta name="generator" content="iclzoo">'  # by which a report of ours is known
-UNFINISHED = f"<!doctype html>{MARK}<title>unfinished</title>This report was not finished: write it again.\n"
 
 
 class SectionError(ZooError):
@@ -32,50 +31,60 @@ class SectionError(ZooError):
 
 
 def write_report(
-    subject: Subject,
+    checkpoint: Checkpoint,
     folder: Path,
     sections: Sequence[Instrument],
     *,
+    num_tasks: int = 10_000,
     progress: Callable[[str], None] = lambda title: None,
 ) -> Path:
     """Write `folder/index.html`, self-contained, with `figures/` and `numbers/` beside it; returns the page's path.
 
-    Sections that do not apply say why; one that fails says so, and stops no other. `progress` is told the title of each section before
-    it is made.
+    Sections that do not apply say why; one that fails says so, and stops no other. The page is written after every section, so that a
+    report that is cut short is a page. Each section measures on `num_tasks` tasks at most; `progress` is told its title before it is
+    made.
 
     **Raises** `ExistsError` for a folder that holds something else than a report, and `CheckpointError` if a file of the checkpoint is
     damaged, with nothing written; `SectionError`, with all written, if sections failed.
     """
     path = folder / PAGE
     check_report_folder(folder)
-    subject.read()
-    if not path.exists():
-        write_atomically(path, UNFINISHED.encode())  # first, so that the folder is known for ours if this is cut short
+    checkpoint.read()
+    template = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined).get_template(
+        "report.html.jinja"
+    )
+
+    def write_page(entries: Sequence[dict[str, Any]], remaining: Sequence[Instrument]) -> None:
+        page = template.render(
+            mark=MARK,
+            name=checkpoint.name,
+            card=checkpoint.card,
+            card_json=checkpoint.card.to_json(),
+            entries=entries,
+            remaining=remaining,
+            made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        )
+        write_atomically(path, page.encode())
+
     entries: list[dict[str, Any]] = []
     failed: dict[str, Exception] = {}
-    for section in sections:
+    write_page(entries, sections)  # first, so that the folder is known for ours if this is cut short
+    for place, section in enumerate(sections):
         progress(section.title)
         shown, files = {}, {}
         try:
-            shown, files = _rendered(section, section(subject))
+            shown, files = _rendered(section, section.of(checkpoint, at_most=num_tasks))
         except NotApplicable as reason:
             shown = {"reason": one_line(str(reason))}
         except Exception as error:  # whatever it is: the others are shown
             shown = {"failure": one_line(f"{type(error).__name__}: {error}")}
             failed[section.name] = error
-        entries.append({"section": section, **shown})
         for name, data in files.items():
             write_atomically(folder / name, data)
-    environment = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined)
-    page = environment.get_template("report.html.jinja").render(
-        mark=MARK,
-        name=subject.name,
-        card=subject.card,
-        card_json=subject.card.to_json(),
-        entries=entries,
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-    )
-    write_atomically(path, page.encode())
+        entries.append({"section": section, **shown})
+        write_page(
+            sorted(entries, key=lambda entry: "reason" in entry), sections[place + 1 :]
+        )  # what does not apply comes last
     if failed:
         reasons = "; ".join(f"{slug} ({type(error).__name__}: {error})" for slug, error in failed.items())
         raise SectionError(f"{path} is written, but sections failed: {reasons}") from next(iter(failed.values()))
@@ -112,19 +121,13 @@ def flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, "" if value is None else value
 
 
-def _rendered(section: Instrument, content: Content) -> tuple[dict[str, Any], dict[str, bytes]]:
+def _rendered(section: Instrument, measured: Measurement) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What the page shows of a section, and the files it has beside the page."""
-    shown: dict[str, Any] = {"tables": content.tables}
-    files: dict[str, bytes] = {}
-    if content.figure is not None:
-        for suffix in ("png", "svg"):
-            files[f"figures/{section.name}.{suffix}"] = drawn(content.figure, suffix, dpi=130)
-        image = base64.b64encode(files[f"figures/{section.name}.png"]).decode()
-        shown |= {"image": f"data:image/png;base64,{image}", "alternative": content.alternative or section.question}
-    if content.numbers is not None:
-        numbers = plain(content.numbers)
-        text = io.StringIO()
-        csv.writer(text).writerows([("quantity", "value"), *flattened(numbers)])
-        for suffix, data in (("json", json.dumps(numbers, indent=1, allow_nan=False)), ("csv", text.getvalue())):
-            files[f"numbers/{section.name}.{suffix}"] = data.encode()
+    figure = figure_of(measured.plot())
+    files = {f"figures/{section.name}.{suffix}": drawn(figure, suffix, dpi=130) for suffix in ("png", "svg")}
+    image = base64.b64encode(files[f"figures/{section.name}.png"]).decode()
+    tables = [table for table in measured.tables() if len(table.rows) <= MOST_ROWS]
+    files[f"numbers/{section.name}.json"] = json.dumps(measured.to_dict(), indent=1, allow_nan=False).encode()
+    files[f"numbers/{section.name}.csv"] = as_csv(measured.records()).encode()
+    shown = {"tables": tables, "image": f"data:image/png;base64,{image}", "alternative": measured.summary}
     return shown | {"links": [*files]}, files

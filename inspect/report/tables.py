@@ -1,6 +1,6 @@
 """Cards and metrics as tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from fnmatch import fnmatchcase
 from typing import Any
@@ -18,9 +18,8 @@ from ...zoo.storage.config import SETTINGS
 from ..behaviour.alignment import Alignment
 from ..estimates.estimate import Estimate
 from ..identification.verdict import Identification
-from ..instrument import INSTRUMENTS
+from ..instrument import INSTRUMENTS, in_order
 from ..table import Table
-from ..weights.block_shares import BlockShares
 from .metrics import ALIGNMENT_TASKS
 
 # The columns of the alignment measures, and where they are in an `Alignment`.
@@ -48,6 +47,14 @@ def names_table(pattern: str) -> Table:
     for name, reason in failed_plugins().items():
         if fnmatchcase(name, pattern):
             table.add("plugin", name, f"failed: {reason}")
+    return table
+
+
+def instruments_table() -> Table:
+    """Every instrument, what it asks, and what it costs."""
+    table = Table("", ("instrument", "question", "cost"))
+    for one in in_order():
+        table.add(one.name, one.question, one.cost)
     return table
 
 
@@ -83,7 +90,7 @@ def card_tables(name: str, card: Card) -> tuple[Table, ...]:
     if not card.metrics:
         return (table,)
     try:
-        return (table, *metrics_tables(card))
+        return (table, *metrics_tables(card.metrics))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CardError(
             f"the metrics on the card of {name} have another form than `iclzoo train` writes ({error!r:.80}); "
@@ -91,9 +98,9 @@ def card_tables(name: str, card: Card) -> tuple[Table, ...]:
         ) from None
 
 
-def metrics_tables(card: Card) -> tuple[Table, ...]:
-    """The learner beside its baselines, and the steps that its weights imply."""
-    metrics, columns = card.metrics, card.metrics["baselines"]
+def metrics_tables(metrics: Mapping[str, Any]) -> tuple[Table, ...]:
+    """The metrics of a card: the learner beside its baselines, and the steps that its weights imply."""
+    columns = metrics["baselines"]
     table = Table(
         f"on {metrics['num_tasks']:,} tasks (alignment on {ALIGNMENT_TASKS:,} at most)", ("", "model", *columns)
     )
@@ -158,23 +165,6 @@ def identification_tables(identification: Identification) -> tuple[Table, ...]:
         ]
         ranking.add(candidate.name, *means, *pairs, _parameters(candidate.parameters))
     return verdict, ranking
-
-
-def blocks_table(shares: Sequence[BlockShares]) -> Table:
-    """The share of each block in the squared norm of the products; steps of GD have xx of W_KQ and yy of W_PV alone."""
-    names = ("xx", "xy", "yx", "yy")
-    table = Table(
-        "share of the squared norm", ("head", *(f"W_KQ {name}" for name in names), *(f"W_PV {name}" for name in names))
-    )
-    for share in shares:
-        cells = [
-            "undefined" if matrix is None else f"{matrix[row, column]:.4f}"
-            for matrix in (share.W_KQ, share.W_PV)
-            for row in range(2)
-            for column in range(2)
-        ]
-        table.add(f"{share.layer}, {share.head}", *cells)
-    return table
 
 
 def _share(share: Estimate) -> str:

@@ -12,7 +12,7 @@ from ...zoo.storage.card import parsed
 from ...zoo.storage.files import read_file, write_atomically
 from ..estimates.estimate import Estimate
 from ..estimates.plain import plain
-from ..pictures.style import drawn
+from ..pictures.style import drawn, figure_of
 from ..table import Table
 from .result import Reproduction, Result
 
@@ -89,7 +89,7 @@ def write_page(folder: Path, ids: Iterable[str], reproduction: Reproduction) -> 
     id = reproduction.result.id
     check_place(folder, id)
     own = json.dumps(record(reproduction), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    picture = drawn(reproduction.outcome.figure, "png", dpi=150)
+    picture = drawn(figure_of(reproduction.outcome.figure), "png", dpi=150)
     # The record first: it says whose the picture is.
     write_atomically(picture_path(folder, id).with_suffix(".json"), own.encode())
     write_atomically(picture_path(folder, id), picture)

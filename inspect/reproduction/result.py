@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure
-
 from ...train.recipes.catalogue import recipe
 from ...train.recipes.recipe import Recipe
 from ...train.run import fit
@@ -18,7 +16,7 @@ from ...zoo.errors import ZooError
 from ...zoo.storage.card import CARD_FILE
 from ...zoo.storage.checkpoint import load, read_card
 from ..estimates.estimate import Estimate
-from ..pictures.style import our_style
+from ..pictures.style import AnyFigure, our_style
 
 # The seed of the tasks that results are measured on: not that of any training or card.
 RESULT_SEED = 2_000_003
@@ -55,7 +53,7 @@ class Outcome:
 
     measurements: tuple[Measurement, ...]
     conditions: str
-    figure: Figure
+    figure: AnyFigure
 
 
 @dataclass(frozen=True)

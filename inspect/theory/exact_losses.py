@@ -1,6 +1,7 @@
 """What theory says of one layer of linear attention: its least losses, the loss on its way there, and its risk at other lengths."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -9,8 +10,13 @@ from ...train.tasks.regression import Task
 from ...train.tuning.step_size import optimal_preconditioner, optimal_step_size
 from ...zoo.checks.gate import gated
 from ...zoo.moments import Moments
+from ..instrument import OWN_TASK, register_instrument
+from ..measurement import OnFigure
 from ..stored_steps import Training, stored_models
 from .population_loss import exact_moments, in_float64, population_loss
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
 
 
 @dataclass(frozen=True)
@@ -43,17 +49,39 @@ def least_losses(task: Task) -> LeastLosses:
         )
 
 
-@dataclass(frozen=True)
-class LossPath:
+@dataclass(frozen=True, repr=False)
+class LossPath(OnFigure):
     """The exact half-MSE of a model at points of its training; `None` where its weights are not finite."""
 
     steps: tuple[int, ...]
     half_mse: tuple[float | None, ...]
     least: LeastLosses
 
+    title = "exact half-MSE over training"
 
+    @property
+    def summary(self) -> str:
+        last = "not finite" if self.half_mse[-1] is None else f"{self.half_mse[-1]:.6g}"
+        return f"Exact half-MSE over training: {last} at the end, {self.least.preconditioned_step:.6g} at the least."
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [{"step": step, "half_mse": loss} for step, loss in zip(self.steps, self.half_mse, strict=True)]
+
+    def draw(self, figure: "Figure | SubFigure | None", **options: Any) -> "Figure | SubFigure":
+        from .exact_losses_plot import loss_path_figure
+
+        return loss_path_figure(self, figure=figure, **options)
+
+
+@register_instrument(
+    "exact-loss",
+    title="Exact loss",
+    question="The population half-MSE from the weights, by moments and without sampling.",
+    order=70,
+    formerly=("theory",),
+)
 @gated
-def loss_path(training: Training, task: Task) -> LossPath:
+def exact_loss(training: Training, task: Task = OWN_TASK) -> LossPath:
     """`population_loss` at each point of a training: of a checkpoint with stored steps, or of the model by step.
 
     **Raises** `ZooError` like `population_loss`, where there is no closed form for the least loss, and if no step is stored.

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ..pictures.curves import colours, logarithmic_losses, say_if_empty
-from ..pictures.style import Figure, styled
+from ..pictures.style import AnyFigure, Figure, on_figure, styled
 from .exact_losses import LeastLosses, LossPath
 from .risk import PreconditionedRisk
 
@@ -64,9 +64,9 @@ def loss_path_curve(path: LossPath, *, excess: bool = False, ax: Axes | None = N
 
 
 @styled
-def loss_path_figure(path: LossPath) -> Figure:
-    """The exact loss over training, and what is left of it above the best (figure-level: makes and returns a Figure)."""
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
+def loss_path_figure(path: LossPath, *, figure: AnyFigure | None = None) -> AnyFigure:
+    """The exact loss over training, and what is left of it above the best (figure-level)."""
+    figure = on_figure(figure, (10, 3.8))
     left, right = figure.subplots(1, 2)
     loss_path_curve(path, ax=left)
     loss_path_curve(path, excess=True, ax=right)
@@ -96,11 +96,3 @@ def risk_curve(risk: PreconditionedRisk, *, ax: Axes | None = None) -> Axes:
     ax.set_title(f"one step with the preconditioner for N = {N}", fontsize="medium")
     ax.legend(frameon=False, fontsize="small")
     return ax
-
-
-@styled
-def risk_figure(risk: PreconditionedRisk) -> Figure:
-    """The risk curve as a figure (figure-level: makes and returns a Figure)."""
-    figure = Figure(figsize=(5.6, 3.8), layout="constrained")
-    risk_curve(risk, ax=figure.subplots())
-    return figure

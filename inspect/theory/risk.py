@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +15,17 @@ from ...zoo.checks.arguments import TASK, several
 from ...zoo.checks.gate import COUNT, gate
 from ...zoo.errors import NotApplicable, ShapeError, ZooError
 from ...zoo.moments import Matrix
+from ..instrument import OWN_TASK, register_instrument
+from ..measurement import OnAxes
 from .exact_losses import _teacher_moment
 from .population_loss import exact_moments, in_float64
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-@dataclass(frozen=True)
-class PreconditionedRisk:
+
+@dataclass(frozen=True, repr=False)
+class PreconditionedRisk(OnAxes):
     """The risk of one preconditioned step, ŷ = (1/M) Σᵢ yᵢ xᵢᵀ P x_query, on prompts of M examples: MSE, not halved.
 
     risk = squared_bias + variance. The bias is the part that no length M takes away.
@@ -32,15 +38,39 @@ class PreconditionedRisk:
     squared_bias: float
     preconditioner: Float[np.ndarray, "input_dim input_dim"]  # P
 
+    title = "risk of the best preconditioned step"
+
+    @property
+    def summary(self) -> str:
+        return "Risk of the best preconditioned step against the length of the prompt: bias, variance and noise."
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {"num_examples": length, "risk": risk, "squared_bias": self.squared_bias, "variance": variance}
+            for length, risk, variance in zip(self.num_examples, self.risk, self.variance, strict=True)
+        ]
+
+    def draw(self, ax: "Axes", **options: Any) -> None:
+        from .exact_losses_plot import risk_curve
+
+        risk_curve(self, ax=ax, **options)
+
     @property
     def half_mse(self) -> Float[np.ndarray, " num_lengths"]:
         """½·MSE at each M, the loss of the papers."""
         return self.risk / 2
 
 
-@gate(training=TASK, test=TASK, num_examples=several(COUNT))
-def preconditioned_risk(
-    training: Task,
+@register_instrument(
+    "risk",
+    title="Risk of the best one-layer step",
+    question="One step through Γ⁻¹, the best a layer can learn on this task, against the length of the test prompt: "
+    "squared bias and variance.",
+    order=80,
+)
+@gate(test=TASK, num_examples=several(COUNT))
+def risk(
+    task: Task = OWN_TASK,
     *,
     num_examples: Sequence[int] | None = None,
     test: Task | None = None,
@@ -51,26 +81,26 @@ def preconditioned_risk(
         y − ŷ = x_queryᵀ(I − PᵀΛ)a − x_queryᵀPᵀ(ĝ − Λa),   ĝ = (1/M) Σᵢ yᵢ xᵢ
         squared bias = tr Λ(I − PᵀΛ)S(I − ΛP),   variance = (1/M) tr PᵀVP Λ,   V = M(S) − ΛSΛ + n_y σ²Λ
 
-    with S = E[WᵀW] the second moment of the teacher and M(S) = E[x xᵀS x xᵀ]. P is the best for `training`, Γ⁻¹ where its inputs are
-    Gaussian without noise (`optimal_preconditioner`), unless it is given; `test`, by default `training`, is where the risk is taken, so
+    with S = E[WᵀW] the second moment of the teacher and M(S) = E[x xᵀS x xᵀ]. P is the best for `task`, Γ⁻¹ where its inputs are
+    Gaussian without noise (`optimal_preconditioner`), unless it is given; `test`, by default `task`, is where the risk is taken, so
     that any of its settings may shift. `num_examples` is 1, 2, 4 … and N, unless given. Zhang et al. 2024, Theorem 4.2.
 
     **Raises** `ZooError` where a task has no closed form, or test prompts hold distractors.
     """
-    exact_moments(training)
+    exact_moments(task)
     if test is None:
-        test = training
+        test = task
     if exact_moments(test).num_distractors:
         raise NotApplicable(
             "the risk at other lengths is that of prompts without distractors; set num_distractors=0 in test"
         )
-    if (test.input_dim, test.output_dim) != (training.input_dim, training.output_dim):
-        raise ZooError("the prompts of test must have the input_dim and output_dim of training")
-    N = training.num_examples
+    if (test.input_dim, test.output_dim) != (task.input_dim, task.output_dim):
+        raise ZooError("the prompts of test must have the input_dim and output_dim of task")
+    N = task.num_examples
     lengths = sorted({N, *(2**k for k in range(13))}) if num_examples is None else list(num_examples)
     with jax.enable_x64(True):
         moments = in_float64(test).moments()
-        best = optimal_preconditioner(in_float64(training)).preconditioner if preconditioner is None else preconditioner
+        best = optimal_preconditioner(in_float64(task)).preconditioner if preconditioner is None else preconditioner
         P = np.asarray(best, np.float64)
         if P.shape != (test.input_dim, test.input_dim) or not np.isfinite(P).all():
             raise ShapeError(

@@ -6,15 +6,20 @@ optimisers, and long steps, break the law; by how much is what is measured here.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Array, Float
 
 from ...zoo.checks.gate import gated
 from ...zoo.errors import ZooError
+from ..instrument import register_instrument
+from ..measurement import OnAxes
 from ..stored_steps import Training, stored_models
 from .weight_products import attention_layers
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -39,16 +44,43 @@ class ConservedDifference:
         return float(change / size) if np.isfinite(change) and np.isfinite(size) and size > 0 else None
 
 
-@dataclass(frozen=True)
-class ConservedPath:
+@dataclass(frozen=True, repr=False)
+class ConservedPath(OnAxes):
     """The differences of every head at the same points of a training."""
 
     steps: tuple[int, ...]
     differences: tuple[ConservedDifference, ...]
 
+    title = "what gradient flow would conserve"
+    size = (7.6, 3.8)
 
+    @property
+    def summary(self) -> str:
+        drifts = [one.drift for one in self.differences if one.drift is not None]
+        largest = f"; the largest drift is {max(drifts):.2g}" if drifts else ""
+        return f"Differences of squared norms that gradient flow conserves, over training{largest}."
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {"law": one.law, "layer": one.layer, "head": one.head, "step": step, "left": left, "right": right}
+            for one in self.differences
+            for step, left, right in zip(self.steps, one.left, one.right, strict=True)
+        ]
+
+    def draw(self, ax: "Axes", **options: Any) -> None:
+        from .conserved_quantities_plot import conserved_curves
+
+        conserved_curves(self, ax=ax, **options)
+
+
+@register_instrument(
+    "conserved-quantities",
+    title="Conserved quantities",
+    question="Differences of norms that gradient flow conserves; Adam need not.",
+    order=90,
+)
 @gated
-def conserved_path(training: Training) -> ConservedPath:
+def conserved_quantities(training: Training) -> ConservedPath:
     """The conserved differences of each head along a training: a checkpoint with stored steps, or the model by step.
 
         products as parameters:  ‖W_PV‖² − ‖W_KQ‖²,   and u² − ‖U‖²_F with u = W_PV[y, y], U = W_KQ[x, x] in a single layer

@@ -44,11 +44,3 @@ def conserved_curves(
     title = f"and {more} more" if more else None
     ax.legend(title=title, frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return ax
-
-
-@styled
-def conserved_figure(path: ConservedPath, *, logarithmic: bool = True, xlabel: str = "training step") -> Figure:
-    """The conserved differences as a figure (figure-level: makes and returns a Figure)."""
-    figure = Figure(figsize=(7.6, 3.8), layout="constrained")
-    conserved_curves(path, logarithmic=logarithmic, xlabel=xlabel, ax=figure.subplots())
-    return figure

@@ -6,7 +6,7 @@ straight line may therefore leave what they compute, unless scale, sign and orde
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
@@ -25,8 +25,13 @@ from ...zoo.factory import hyperparameters
 from ...zoo.layers.attention import SelfAttention
 from ..estimates.estimate import Estimate
 from ..estimates.means import finite_mean, half_mse_of
+from ..instrument import FIXED_KEY, OWN_TASK, register_instrument
+from ..measurement import OnAxes
 from .implied_step import implied_steps
 from .weight_products import Products, attention_layers, fix_gauge, gauge_fixed, products
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 POINTS = np.arange(-4, 25) / 20  # −0.2 … 1.2
 # What two models may differ in and still have the same weights to interpolate: how they were drawn, and the inner size of a product.
@@ -42,8 +47,8 @@ class Curve:
     num_not_finite: tuple[int, ...]  # tasks, at each t
 
 
-@dataclass(frozen=True)
-class Interpolation:
+@dataclass(frozen=True, repr=False)
+class Interpolation(OnAxes):
     """The losses between a model, at t = 0, and another, at t = 1, all on the same tasks.
 
     `curves` are, by what is interpolated: "gauge removed" (products with the gauge removed and heads matched), "products" (as they are)
@@ -53,6 +58,31 @@ class Interpolation:
     t: Float[np.ndarray, " num_points"]
     curves: Mapping[str, Curve]
     num_tasks: int
+
+    title = "half-MSE on the line between two models"
+
+    @property
+    def summary(self) -> str:
+        deviation = self.deviation()
+        flat = "undefined" if deviation is None else f"flat within {100 * deviation:.2g} %"
+        return f"Half-MSE from {self.about.learner} to {self.end}: {flat} with the gauge removed."
+
+    @property
+    def end(self) -> str:
+        """What stands at t = 1."""
+        return self.about.other or "the implied step"
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [
+            {"curve": name, "t": t, "half_mse": half_mse, "excess": excess}
+            for name, curve in self.curves.items()
+            for t, half_mse, excess in zip(self.t, curve.half_mse, curve.excess, strict=True)
+        ]
+
+    def draw(self, ax: "Axes", **options: Any) -> None:
+        from .interpolation_plot import interpolation_curves
+
+        interpolation_curves(self, ax=ax, **{"names": (self.about.learner, self.end), **options})
 
     def deviation(self, curve: str = "gauge removed") -> float | None:
         """The largest |L(t) − L(0)| / L(0) for t in [0, 1]; `None` where a loss is undefined or L(0) is zero."""
@@ -64,25 +94,33 @@ class Interpolation:
         return max(abs(value) for value in excess if value is not None) / start
 
 
+@register_instrument(
+    "interpolation",
+    title="Interpolation",
+    question="Half-MSE on the line to the construction, in product space with the gauge removed; beside it the naive line.",
+    order=110,
+)
 @gated
 def interpolation(
-    start: Any,
-    end: Any,
-    task: Task,
+    model: Any,
+    other: Any = None,
+    task: Task = OWN_TASK,
     *,
     t: Sequence[float] | np.ndarray = POINTS,
     num_tasks: int = 10_000,
-    key: PRNGKeyArray,
+    key: PRNGKeyArray = FIXED_KEY,
 ) -> Interpolation:
-    """The half-MSE at (1 − t)·start + t·end for each `t`, to which both end points are added.
+    """The half-MSE at (1 − t)·model + t·other for each `t`, to which both end points are added.
 
         W_KQ(t) = (1 − t) W_KQ + t W'_KQ,   W_PV(t) = (1 − t) W_PV + t W'_PV,   and all other parameters alike
 
-    One program evaluates every t of every curve. von Oswald et al. 2023, Figure 2 and appendix A.3.
+    `other` is by default the step of GD++ that the weights imply (`implied_construction`). One program evaluates every t of every curve.
+    von Oswald et al. 2023, Figure 2 and appendix A.3.
 
     **Raises** `ZooError` if the models have no attention layer, or are not of the same class with the same hyperparameters.
     """
-    points, lines = np.union1d(np.asarray(t, np.float64), [0.0, 1.0]), _lines(start, end)
+    other = implied_construction(model) if other is None else other
+    points, lines = np.union1d(np.asarray(t, np.float64), [0.0, 1.0]), _lines(model, other)
     errors = over_tasks(_errors, (lines, jnp.asarray(points)), task, num_tasks=num_tasks, key=key)
     return Interpolation(
         t=points,

@@ -49,14 +49,6 @@ def interpolation_curves(
     return ax
 
 
-@styled
-def interpolation_figure(interpolation: Interpolation, *, names: tuple[str, str] = ("start", "end")) -> Figure:
-    """The curves as a figure (figure-level: makes and returns a Figure)."""
-    figure = Figure(figsize=(5.6, 3.8), layout="constrained")
-    interpolation_curves(interpolation, names=names, ax=figure.subplots())
-    return figure
-
-
 def _title(interpolation: Interpolation) -> str:
     deviation = interpolation.deviation()
     flat = "undefined in [0, 1]" if deviation is None else f"flat in [0, 1] within {100 * deviation:.2g} %"

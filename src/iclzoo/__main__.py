@@ -1,4 +1,4 @@
-"""The command line: `iclzoo list | show | heatmap | train | verify | identify | inspect | reproduce | new | demo`."""
+"""The command line: `iclzoo list | show | heatmap | plot | train | verify | identify | inspect | reproduce | new | demo`."""
 
 import os
 import shlex
@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .output import check_picture, complain, leave_streams, open_streams, say, show, show_warning
+from .output import check_picture, complain, leave_streams, open_streams, say, show, show_warning, write_out
 from .zoo.checks.values import MAX_DEVICES, MAX_MEMBERS, MAX_SEED, MAX_SIZE, MAX_TASKS
 from .zoo.checks.values import seed as checked_seed
 from .zoo.errors import ConfigError, UnknownNameError, ZooError
@@ -78,10 +78,21 @@ def options(
 
 
 @app.command("list")
-def list_(pattern: Annotated[str, typer.Argument(help="wildcards work")] = "*") -> None:
+def list_(
+    pattern: Annotated[str, typer.Argument(help="wildcards work")] = "*",
+    csv: Annotated[
+        bool,
+        typer.Option("--csv", help="a row for each checkpoint, with its task, training, loss and nearest algorithm"),
+    ] = False,
+) -> None:
     """List checkpoints, recipes and models."""
+    from .inspect.report.catalogue import catalogue
     from .inspect.report.tables import names_table
+    from .inspect.table import as_csv
 
+    if csv:
+        write_out(as_csv(catalogue(pattern)))
+        return
     table = names_table(pattern)
     if not table.rows:
         raise UnknownNameError(
@@ -107,20 +118,81 @@ def heatmap(
     beside: Annotated[
         str | None, typer.Option(help="a second checkpoint to draw below the first", callback=at_home)
     ] = None,
+    minus: Annotated[
+        str | None, typer.Option(help="a checkpoint to subtract, gauge fixed and heads matched", callback=at_home)
+    ] = None,
+    layer: Annotated[int | None, typer.Option(min=0, help="draw this layer only, counted from 0")] = None,
     head: Annotated[int | None, typer.Option(min=0, help="draw this head only")] = None,
+    product: Annotated[str | None, typer.Option(help="draw W_KQ or W_PV only")] = None,
+    annotate: Annotated[
+        bool | None, typer.Option(help="write the values into the cells; small matrices have them anyway")
+    ] = None,
+    cmap: Annotated[str | None, typer.Option(help="a colour map of matplotlib, its middle at zero")] = None,
+    width: Annotated[float | None, typer.Option(min=1, max=100, help="inches; the height follows")] = None,
     raw: Annotated[bool, typer.Option("--raw", help="leave the gauge as it is")] = False,
 ) -> None:
     """Draw W_KQ and W_PV of every attention layer."""
+    from .inspect.pictures.style import colour_map, figure_of, scaled_to
     from .inspect.weights import heatmap as pictures
     from .output import save_figure
+    from .zoo.checks.values import one_of
     from .zoo.storage.checkpoint import load
 
-    second = None if beside is None else load(beside)
+    if product is not None:
+        one_of("--product", product, ("W_KQ", "W_PV"))
+    second, subtracted = (None if other is None else load(other) for other in (beside, minus))
     label = name if step is None else f"{name} at step {step}"
     figure = pictures.heatmap(
-        load(name, step=step), beside=second, names=(label, beside or ""), fixed_gauge=not raw, head=head
+        load(name, step=step),
+        beside=second,
+        minus=subtracted,
+        names=(label if minus is None else f"{label} − {minus}", beside or ""),
+        fixed_gauge=not raw,
+        layer=layer,
+        head=head,
+        product=product,  # pyright: ignore[reportArgumentType]
+        annotate=annotate,
+        cmap=None if cmap is None else colour_map(cmap),
     )
-    save_figure(figure, output)
+    save_figure(scaled_to(figure_of(figure), width), output)
+
+
+@app.command()
+def plot(
+    instrument: Annotated[str | None, typer.Argument(help="an instrument; without one, all are listed")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="a shipped checkpoint, or a folder's path", callback=at_home)
+    ] = None,
+    beside: Annotated[
+        str | None,
+        typer.Option(help="a second learner: a checkpoint, or an algorithm at its best", callback=at_home),
+    ] = None,
+    step: Step = None,
+    tasks: Annotated[int | None, typer.Option(min=1, max=MAX_TASKS, help="tasks to measure on")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="a picture, or .csv, .json, .gif; INSTRUMENT-NAME.png unless given"),
+    ] = None,
+) -> None:
+    """Ask an instrument of a checkpoint: its picture or its numbers, by the ending of the file, and its table."""
+    from .inspect.checkpoint import Checkpoint
+    from .inspect.instrument import INSTRUMENTS
+    from .inspect.report.tables import instruments_table
+    from .output import FORMATS, NUMBERS, check_picture, save_answer, working
+
+    if instrument is None:
+        show(instruments_table())
+        return
+    chosen = INSTRUMENTS[instrument]
+    if name is None:
+        raise ConfigError(f"name a checkpoint, as in: iclzoo plot {instrument} lsa")
+    checkpoint = Checkpoint(name, step)
+    path = at_home(output) or Path(f"{chosen.name}-{checkpoint.name.replace(' ', '-')}.png")
+    check_picture(path, (*FORMATS, *NUMBERS, *chosen.films))
+    with working(f"asking {chosen.name} of {checkpoint.name}"):
+        measured = chosen.of(checkpoint, other=beside, num_tasks=tasks)
+    save_answer(measured, path)
+    show(*(table.shortened() for table in measured.tables()))
 
 
 @app.command()
@@ -198,7 +270,7 @@ def train(
                 known = read_card(checkpoint)  # that of a run that was done before has its metrics
                 cards[checkpoint] = known if known.metrics else measure_checkpoint(checkpoint, num_tasks=tasks)
         for checkpoint, card in cards.items():  # all is on disk before standard output is needed
-            show(*metrics_tables(card))
+            show(*metrics_tables(card.metrics))
             say(f"wrote {checkpoint}")
     except KeyboardInterrupt:
         again = shlex.join(["iclzoo", *(argument for argument in sys.argv[1:] if argument != "--resume"), "--resume"])
@@ -225,21 +297,22 @@ def inspect_(
         Path | None,
         typer.Option("-o", "--output", help="the report's folder; report/NAME unless given", callback=at_home),
     ] = None,
-    tasks: Annotated[int, typer.Option(min=2, max=MAX_TASKS, help="tasks to measure on")] = 10_000,
+    only: Annotated[str | None, typer.Option(help="these sections, as in weights,copying")] = None,
+    tasks: Annotated[int, typer.Option(min=2, max=MAX_TASKS, help="tasks to measure on, at most")] = 10_000,
 ) -> None:
     """Write a report: one page with all that applies, figures as PNG and SVG, numbers as JSON and CSV."""
-    from .inspect.instrument import instruments
+    from .inspect.checkpoint import Checkpoint
+    from .inspect.instrument import INSTRUMENTS, in_order
     from .inspect.report.page import check_report_folder, write_report
-    from .inspect.subject import Subject
     from .output import counted
 
-    subject = Subject(name, num_tasks=tasks)
-    folder = output or Path("report") / subject.name
+    sections = in_order() if only is None else [INSTRUMENTS[one.strip()] for one in only.split(",")]
+    checkpoint = Checkpoint(name)
+    folder = output or Path("report") / checkpoint.name
     check_report_folder(folder)
-    subject.read()
-    sections = instruments()
-    with counted(len(sections), f"inspecting {subject.name}") as advance:
-        page = write_report(subject, folder, sections, progress=advance)
+    checkpoint.read()
+    with counted(len(sections), f"inspecting {checkpoint.name}") as advance:
+        page = write_report(checkpoint, folder, sections, num_tasks=tasks, progress=advance)
     say(f"wrote {page}")
 
 
@@ -292,16 +365,16 @@ def identify(
     output: Annotated[Path | None, A_PICTURE] = None,
 ) -> None:
     """Find the algorithm that a checkpoint runs: each is tuned to it, then compared inside and outside its distribution."""
-    from .inspect.identification.verdict import identify_checkpoint
-    from .inspect.identification.verdict_plot import identification_figure
-    from .inspect.report.tables import identification_tables
+    from .inspect.checkpoint import Checkpoint
+    from .inspect.identification import verdict
+    from .inspect.pictures.style import figure_of
     from .output import save_figure, working
 
     with working(f"tuning algorithms to {name}"):
-        found = identify_checkpoint(name, step=step, candidates=candidate, num_tasks=tasks)
+        found = verdict.identify(Checkpoint(name, step), candidates=candidate, num_tasks=tasks)
     if output is not None:
-        save_figure(identification_figure(found, name=name), output)
-    show(*identification_tables(found))
+        save_figure(figure_of(found.plot()), output)
+    show(*found.tables())
 
 
 @app.command()

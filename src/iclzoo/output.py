@@ -1,10 +1,11 @@
 """What the command line prints and writes. Results go to standard output, everything about the work to standard error."""
 
 import io
+import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +21,11 @@ from .zoo.text import one_line, printable
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from .inspect.measurement import Measurement
     from .inspect.verify import Check
 
 FORMATS = ("png", "svg", "pdf", "jpg", "jpeg", "webp", "tif", "tiff", "eps", "ps", "svgz")
+NUMBERS = ("csv", "json")
 _err = work_console()
 _MARKS = {True: ("pass", "green"), False: ("FAIL", "red"), None: ("skip", "yellow")}
 
@@ -56,6 +59,11 @@ def show(*renderables: RenderableType) -> None:
     console = Console(width=None if sys.stdout.isatty() else 160)
     for renderable in renderables:
         console.print(Text(printable(renderable)) if isinstance(renderable, str) else renderable)
+
+
+def write_out(text: str) -> None:
+    """Text for another program, as it is."""
+    sys.stdout.write(text)
 
 
 def say(text: str) -> None:
@@ -102,10 +110,15 @@ def counted(total: int, text: str) -> Iterator[Callable[[str], None]]:
         bar.update(task, completed=total, piece="")
 
 
-def check_picture(path: Path) -> None:
+def ending(path: Path) -> str:
+    """The ending of a file's name, in small letters, without the dot."""
+    return path.suffix.removeprefix(".").lower()
+
+
+def check_picture(path: Path, formats: Sequence[str] = FORMATS) -> None:
     """**Raises** `ZooError` for a path that no picture can be written to, before anything is measured for it."""
-    if path.suffix.removeprefix(".").lower() not in FORMATS:
-        raise ZooError(f"cannot write {str(path)!r}: the name must end in one of .{', .'.join(FORMATS)}")
+    if ending(path) not in formats:
+        raise ZooError(f"cannot write {str(path)!r}: the name must end in one of .{', .'.join(formats)}")
     if path.is_dir():
         raise ZooError(
             f"cannot write {str(path)!r}: it is a folder; name a picture in it, as in {path / 'picture.png'}"
@@ -121,5 +134,25 @@ def save_figure(figure: "Figure", path: Path) -> None:
     from .zoo.storage.files import write_atomically
 
     check_picture(path)
-    write_atomically(path, drawn(figure, path.suffix.removeprefix(".").lower(), dpi=150))
+    write_atomically(path, drawn(figure, ending(path), dpi=150))
+    say(f"wrote {path}")
+
+
+def save_answer(measured: "Measurement", path: Path) -> None:
+    """Write a measurement as the ending of the file says: its picture, its numbers as CSV or JSON, or a film where it has one."""
+    from .inspect.pictures.style import figure_of
+    from .inspect.table import as_csv
+    from .zoo.storage.files import write_atomically
+
+    kind = ending(path)
+    if kind in FORMATS:
+        save_figure(figure_of(measured.plot()), path)
+        return
+    if kind == "csv":
+        data = as_csv(measured.records()).encode()
+    elif kind == "json":
+        data = json.dumps(measured.to_dict(), indent=1, allow_nan=False).encode()
+    else:
+        data = measured.film(kind)
+    write_atomically(path, data)
     say(f"wrote {path}")

@@ -55,7 +55,7 @@ def heads(source: CheckpointSource) -> Outcome:
     aligned = {
         name: alignment(m, descent, TASK, num_tasks=NUM_TASKS, key=KEY) for name, m in (("one", one), ("two", two))
     }
-    (parts_of_one,), (parts_of_two,) = (softmax_heads(model, TASK, key=KEY) for model in (one, two))
+    (parts_of_one,), (parts_of_two,) = (softmax_heads(model, TASK, key=KEY).layers for model in (one, two))
     first, second = products(two)[0].W_PV[:, -1, -1]
     nearer = _over(aligned["two"].prediction_distance, aligned["one"].prediction_distance)
     offset = _over(parts_of_one.offset, parts_of_one.linear)

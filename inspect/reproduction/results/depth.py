@@ -20,10 +20,9 @@ from ...estimates.errors_on_tasks import half_squared_errors
 from ...estimates.estimate import Estimate
 from ...estimates.means import finite_mean
 from ...pictures.curves import colours, draw_curve, logarithmic_losses
-from ...pictures.style import Figure
+from ...pictures.style import Figure, figure_of
 from ...weights.implied_step import implied_steps
 from ...weights.interpolation import Interpolation, implied_construction, interpolation
-from ...weights.interpolation_plot import interpolation_figure
 from ...weights.weight_path import weight_path
 from ...weights.weight_products import products
 from ..catalogue import measures
@@ -134,9 +133,7 @@ def naive_interpolation(source: CheckpointSource) -> Outcome:
         Measurement("the same of the factors, %", "large", _deviation(line, "factors"), low=5),
         Measurement("the same of the products, gauge removed, %", "–", _deviation(line, "gauge removed"), low=0.5),
     )
-    return Outcome(
-        measurements, CONDITIONS.format(10_000), interpolation_figure(line, names=("deep-lsa-5", "construction"))
-    )
+    return Outcome(measurements, CONDITIONS.format(10_000), figure_of(line.plot(names=("deep-lsa-5", "construction"))))
 
 
 def _deviation(line: Interpolation, curve: str) -> Estimate:

@@ -24,7 +24,7 @@ from ...estimates.means import as_arrays
 from ...pictures.curves import colours
 from ...pictures.style import Figure
 from ...theory.exact_losses_plot import risk_curve
-from ...theory.risk import PreconditionedRisk, preconditioned_risk
+from ...theory.risk import PreconditionedRisk, risk
 from ..catalogue import measures
 from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact, percent
 from .learned_matrices import gamma_inverse, learned_preconditioner, off_diagonal
@@ -53,18 +53,18 @@ def at_length(model: Any, factor: float) -> Any:
 @measures("prompt-length", checkpoints=(ANISOTROPIC,))
 def prompt_length(source: CheckpointSource) -> Outcome:
     """The loss of a trained layer on prompts of other lengths, beside bias and variance of the theory."""
-    model, risk = source.load(ANISOTROPIC), preconditioned_risk(TASK, num_examples=LENGTHS)
+    model, best = source.load(ANISOTROPIC), risk(TASK, num_examples=LENGTHS)
     measured = [Estimate.of(_errors_at(model, M, TASK)) for M in LENGTHS]
     measurements = [
         Measurement(f"M = {M}: measured half-MSE above ½(bias + variance), %", "0", _above(loss, half), -5, 5)
-        for M, loss, half in zip(LENGTHS, measured, risk.half_mse, strict=True)
+        for M, loss, half in zip(LENGTHS, measured, best.half_mse, strict=True)
     ]
     kappa = max(VARIANCES) / min(VARIANCES)
     bound = (d + 1) * TRACE / np.array(LENGTHS) + (1 + 2 * d + d**2 * kappa) * TRACE / N**2
     largest = exact((2 * as_arrays(measured)[0] / bound).max())
-    biases = np.array([preconditioned_risk(replace(TASK, num_examples=n)).squared_bias for n in TRAINING_LENGTHS])
+    biases = np.array([risk(replace(TASK, num_examples=n)).squared_bias for n in TRAINING_LENGTHS])
     power = exact(np.log2(biases[-1] / biases[-4]) / 3)
-    floor = risk.squared_bias / 2
+    floor = best.squared_bias / 2
     what = f"M = {LENGTHS[-1]}: measured half-MSE in parts of the floor ½·squared bias = {floor:.4g}"
     measurements += [
         Measurement(what, "≥ 1", _times(measured[-1], 1 / floor), 0.95, 1.25),
@@ -78,7 +78,7 @@ def prompt_length(source: CheckpointSource) -> Outcome:
         ),
     ]
     conditions = f"half-MSE on {LENGTH_TASKS:,} tasks at each M, d = {d}, x ~ N(0, diag{VARIANCES}), trained at N = {N}"
-    return Outcome(tuple(measurements), conditions, _length_figure(risk, measured, biases))
+    return Outcome(tuple(measurements), conditions, _length_figure(best, measured, biases))
 
 
 def _errors_at(model: Any, num_examples: int, task: LinearRegression) -> np.ndarray:
@@ -99,12 +99,12 @@ def _above(mean: Estimate, theory: float) -> Estimate:
     )
 
 
-def _length_figure(risk: PreconditionedRisk, measured: Sequence[Estimate], biases: np.ndarray) -> Figure:
+def _length_figure(best: PreconditionedRisk, measured: Sequence[Estimate], biases: np.ndarray) -> Figure:
     figure = Figure(figsize=(11, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
-    risk_curve(preconditioned_risk(TASK, num_examples=[5 * 2**k for k in range(11)]), ax=left)
+    risk_curve(risk(TASK, num_examples=[5 * 2**k for k in range(11)]), ax=left)
     values, errors = as_arrays(measured)
-    left.errorbar(risk.num_examples, values, errors, fmt="kx", markersize=7, zorder=4, label=f"measured: {ANISOTROPIC}")
+    left.errorbar(best.num_examples, values, errors, fmt="kx", markersize=7, zorder=4, label=f"measured: {ANISOTROPIC}")
     left.legend(frameon=False, fontsize="small")
     lengths = np.array(TRAINING_LENGTHS)
     right.loglog(lengths, biases / 2, "o-", color=colours(1)[0], markersize=4, label="½·squared bias of Γ⁻¹ for N")
@@ -145,7 +145,7 @@ def covariate_shift(source: CheckpointSource) -> Outcome:
     }
     errors = {(name, M): _errors_at(model, M, task) for name, task in tasks.items() for M in (N, LENGTHS[-1])}
     for (name, M), values in errors.items():
-        theory = preconditioned_risk(TASK, test=tasks[name], num_examples=[M]).half_mse[0]
+        theory = risk(TASK, test=tasks[name], num_examples=[M]).half_mse[0]
         what = f"{name}, M = {M}: half-MSE above ½(bias + variance), %"
         measurements.append(Measurement(what, "0", _above(Estimate.of(values), theory), -5, 5))
     cost = Estimate.of(errors["label noise σ = 1", LENGTHS[-1]] - _errors_at(model, LENGTHS[-1], TASK))

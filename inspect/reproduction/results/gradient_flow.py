@@ -15,7 +15,7 @@ from ...pictures.style import Figure
 from ...theory.exact_losses import least_losses
 from ...theory.gradient_flow import balanced_start, gradient_flow
 from ...theory.population_loss import population_loss
-from ...weights.conserved_quantities import conserved_path
+from ...weights.conserved_quantities import conserved_quantities
 from ...weights.conserved_quantities_plot import conserved_curves
 from ..catalogue import measures
 from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact, percent
@@ -132,7 +132,7 @@ def balance(source: CheckpointSource) -> Outcome:
 
 def drift(flow: Flow) -> Estimate:
     """The largest change of u² − ‖U‖²_F over a flow, relative to the largest u² + ‖U‖²_F."""
-    (of_blocks,) = (balance for balance in conserved_path(flow).differences if balance.law.startswith("u²"))
+    (of_blocks,) = (balance for balance in conserved_quantities(flow).differences if balance.law.startswith("u²"))
     return Estimate(of_blocks.drift, None)
 
 
@@ -149,7 +149,7 @@ def _conserved_figure(flows: dict[float, Flow], size: float) -> Figure:
     left.set(xlabel="time of the flow", ylabel="u and ‖U‖ (Frobenius)", ylim=(0, None))
     left.set_title("from a balanced start u = ‖U‖ stays", fontsize="medium")
     left.legend(frameon=False, fontsize="small", loc="lower right")
-    path = conserved_path({k: flows[SCALES[1]][k] for k in range(shown.stop)})
+    path = conserved_quantities({k: flows[SCALES[1]][k] for k in range(shown.stop)})
     conserved_curves(
         path, logarithmic=False, xlabel=f"point of the flow, {NUM_POINTS / DURATION:g} to a unit of time", ax=right
     )

@@ -10,10 +10,10 @@ from ...behaviour.training_path import alignment_path
 from ...behaviour.training_path_plot import training_figure
 from ...estimates.errors_on_tasks import half_squared_errors
 from ...estimates.estimate import Estimate
+from ...pictures.style import figure_of
 from ...weights.heatmap import heatmap
 from ...weights.implied_step import implied_steps
 from ...weights.interpolation import implied_construction, interpolation
-from ...weights.interpolation_plot import interpolation_figure
 from ...weights.weight_path import weight_path
 from ...weights.weight_products import products
 from ..catalogue import measures
@@ -85,6 +85,4 @@ def mixing(source: CheckpointSource) -> Outcome:
         ),
         Measurement("the same with the gauge left in, %", "large", percent(exact(naive)), low=5),
     )
-    return Outcome(
-        measurements, CONDITIONS.format(NUM_TASKS), interpolation_figure(line, names=("lsa", "construction"))
-    )
+    return Outcome(measurements, CONDITIONS.format(NUM_TASKS), figure_of(line.plot(names=("lsa", "construction"))))

@@ -26,7 +26,7 @@ from ...pictures.style import Figure
 from ...stored_steps import stored_models
 from ...theory.exact_losses import least_losses
 from ...theory.population_loss import population_loss
-from ...weights.heatmap import product_heatmap, symmetric_limit
+from ...weights.heatmap_plot import product_heatmap, symmetric_limit
 from ..catalogue import measures
 from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact, percent
 from .learned_matrices import (

@@ -13,7 +13,7 @@ from ....zoo.models.relu_attention import ReLUAttention
 from ...estimates.errors_on_tasks import half_squared_errors
 from ...estimates.estimate import Estimate
 from ...pictures.style import Figure
-from ...weights.heatmap import product_heatmap
+from ...weights.heatmap_plot import product_heatmap
 from ...weights.weight_products import products
 from ..catalogue import measures
 from ..result import RESULT_SEED, CheckpointSource, Measurement, Outcome, exact

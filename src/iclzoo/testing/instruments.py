@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import jax.numpy as jnp
 import jax.random as jr
 
-from ..inspect.instrument import INSTRUMENTS, Content
-from ..inspect.pictures.style import drawn
-from ..inspect.report.page import flattened, plain
-from ..inspect.subject import Subject
+from ..inspect.checkpoint import Checkpoint
+from ..inspect.instrument import INSTRUMENTS
+from ..inspect.measurement import Measurement
+from ..inspect.pictures.style import drawn, figure_of
+from ..inspect.report.page import flattened
 from ..train.tasks.regression import LinearRegression, SineRegression
 from ..zoo.algorithms.least_squares import LeastSquares
 from ..zoo.errors import NotApplicable
@@ -21,6 +22,7 @@ from .contract import Contract, require
 INSTRUMENT = Contract("instrument")
 NUM_TASKS = 20
 SHORTEST_REASON = 4  # words
+MOST_CHARACTERS = 400  # of a repr
 
 
 def check_instrument(name: str) -> None:
@@ -37,41 +39,50 @@ def check_instrument(name: str) -> None:
     INSTRUMENT.check(name)
 
 
-def answer(name: str, subject: Subject) -> Content | str:
-    """What an instrument shows of a subject, or why it does not apply to it. **Raises** `AssertionError` for anything less."""
+def answer(name: str, checkpoint: Checkpoint) -> Measurement | str:
+    """What an instrument says of a checkpoint, or why it does not apply to it. **Raises** `AssertionError` for anything less."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # what a picture marks, such as a product that is zero
-            content = INSTRUMENTS[name](subject)
-            image = b"" if content.figure is None else drawn(content.figure, "png", dpi=30)
+            measured = INSTRUMENTS[name].of(checkpoint, at_most=NUM_TASKS)
+            image = drawn(figure_of(measured.plot()), "png", dpi=30)
     except NotApplicable as reason:
         require(len(str(reason).split()) >= SHORTEST_REASON, f"the reason {str(reason)!r} is no sentence")
         return str(reason)
-    require(isinstance(content, Content), f"it returned a {type(content).__name__} and no Content")
-    numbers = [value for _, value in flattened(plain(content.numbers)) if isinstance(value, int | float)]
+    numbers = [value for _, value in flattened(measured.to_dict()) if isinstance(value, int | float)]
     require(numbers and any(jnp.isfinite(value) for value in numbers), "it measured no finite number")
-    require(image or content.tables, "it shows neither a picture nor a table")
-    require(content.alternative or not image, "its picture has no alternative in words")
-    return content
+    require(bool(image), "it shows no picture")
+    require(measured.summary, "its picture has no summary in words")
+    records = measured.records()
+    require(records, "it has no records")
+    plain = (str, int, float, bool, type(None))
+    strange = [name for row in records for name, value in row.items() if not isinstance(value, plain)]
+    require(not strange, f"the records hold what is no plain value, in the column {strange[:1]}")
+    require(all(name.isascii() for row in records for name in row), "the columns of its records are not plain ASCII")
+    require(
+        measured.tables() and str(measured) and len(repr(measured)) < MOST_CHARACTERS,
+        "it has no table or no short repr",
+    )
+    return measured
 
 
-def subjects() -> Iterator[Subject]:
+def checkpoints() -> Iterator[Checkpoint]:
     """Learners of different kinds in memory: attention over (x, y), over separate tokens, an LSTM, an algorithm; and other tasks."""
     task = LinearRegression(input_dim=2, num_examples=4)
     for model in ("lsa", "copying_transformer", "lstm"):
         start, end = (create(model, input_dim=2, key=jr.key(seed)) for seed in (0, 1))
-        yield Subject.of(end, task, steps={0: start, 5: end}, baselines={"zero": LeastSquares()}, num_tasks=NUM_TASKS)
-    yield Subject.of(LeastSquares(), SineRegression(num_examples=4), num_tasks=NUM_TASKS)
-    yield Subject.of(LeastSquares(), LinearRegression(input_dim=3, output_dim=2, num_examples=4), num_tasks=NUM_TASKS)
+        yield Checkpoint.of(end, task, steps={0: start, 5: end}, baselines={"zero": LeastSquares()})
+    yield Checkpoint.of(LeastSquares(), SineRegression(num_examples=4))
+    yield Checkpoint.of(LeastSquares(), LinearRegression(input_dim=3, output_dim=2, num_examples=4))
 
 
 @INSTRUMENT.clause(
-    "Raise iclzoo.NotApplicable with a sentence where it does not apply; else give numbers, a picture and its words."
+    "Raise iclzoo.NotApplicable with a sentence where it does not apply; else give a Measurement: numbers, a picture and its summary."
 )
 def answers_or_says_why_not(name: str) -> None:
-    """For any learner it gives finite numbers and a picture, or says in a sentence why it does not apply."""
-    for subject in subjects():
-        answer(name, subject)
+    """For any learner it gives finite numbers, records and a picture, or says in a sentence why it does not apply."""
+    for checkpoint in checkpoints():
+        answer(name, checkpoint)
 
 
 @INSTRUMENT.clause("Write nothing: the report writes what it returns.")
@@ -81,7 +92,7 @@ def writes_nothing(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
             os.chdir(folder)
-            answer(name, next(subjects()))
+            answer(name, next(checkpoints()))
             require(not os.listdir(folder), f"it wrote {', '.join(os.listdir(folder))}")
         finally:
             os.chdir(here)
