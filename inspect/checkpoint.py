@@ -17,6 +17,7 @@ from ..zoo.prompt import Learner
 from ..zoo.storage.card import Card
 from ..zoo.storage.checkpoint import checkpoint_folder, load, read_card, settings_of
 from ..zoo.text import one_line
+from .report.card_tables import card_tables
 from .stored_steps import stored_models
 
 
@@ -57,6 +58,10 @@ class Checkpoint:
             name=name, model=model, task=task, card=Card(), steps=dict(steps or {}), baselines=dict(baselines or {})
         )
         return checkpoint
+
+    def _repr_html_(self) -> str:
+        """The card and its metrics, as a notebook shows them."""
+        return "".join(table._repr_html_() for table in card_tables(self.name, self.card))
 
     def __fspath__(self) -> str:
         return str(checkpoint_folder(self.source))
@@ -127,4 +132,8 @@ def checkpoint_named(value: Any) -> Checkpoint | None:
     """The checkpoint that a name, a path or a `Checkpoint` stands for; `None` for everything else."""
     if isinstance(value, Checkpoint):
         return value
-    return Checkpoint(value if isinstance(value, str) else Path(value)) if isinstance(value, str | PathLike) and names_checkpoint(value) else None
+    return (
+        Checkpoint(value if isinstance(value, str) else Path(value))
+        if isinstance(value, str | PathLike) and names_checkpoint(value)
+        else None
+    )

@@ -9,12 +9,12 @@ from ..zoo.algorithms.gradient_descent import GradientDescent
 from ..zoo.constructions.gradient_descent_step import gradient_descent_lsa
 from ..zoo.determinism import key_of
 from ..zoo.storage.checkpoint import load
+from ..zoo.table import Table
 from .behaviour.alignment import alignment
 from .estimates.errors_on_tasks import half_squared_errors
 from .estimates.estimate import Estimate
 from .instrument import MEASURING_SEED
 from .report.tables import demo_tables
-from .table import Table
 from .weights.heatmap import heatmap
 
 NUM_TASKS = 100_000

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..zoo.errors import NotApplicable
+from ..zoo.table import Table
 from .estimates.estimate import Estimate
 from .estimates.plain import plain
-from .table import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

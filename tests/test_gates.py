@@ -74,7 +74,7 @@ BEHIND = (
     r"|inspect\.activations\.softmax_heads\.softmax_parts"
     r"|train\.(devices|loop|progress|tasks\.teachers|tuning\.(fitting|search)|recipes\.(?!catalogue|recipe\b))"
     r"|train\.tuning\.baselines\.(fitted|baseline_name)$"
-    r"|zoo\.(checks\.(arguments|values|memory)|layers\.(attention|mlp)|storage\.(config|files|folders|official|origins|tensors))"
+    r"|zoo\.(checks\.(arguments|values|memory)|layers\.(attention|mlp)|storage\.(config|files|reading|folders|official|origins|tensors))"
     r"|zoo\.(determinism|errors|frozen|minimise|names|spectrum|token_model|models\.|registry\.|algorithm\.average)"
     r"|zoo\.storage\.checkpoint\.(?!(load|save|read_card|write_card|checkpoint_folder|list_checkpoints|copy_checkpoint|upgrade_card)$)"
     r"|zoo\.factory\.(check_contract|check_hyperparameters|model_name|hyperparameters)"

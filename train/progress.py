@@ -2,6 +2,7 @@
 
 import io
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import IO, cast
@@ -11,6 +12,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from ..zoo.text import printable
+
+NOTEBOOK_SECONDS = 0.2  # between two pictures of a bar
 
 
 class StandardError(io.TextIOBase):
@@ -69,8 +72,32 @@ def training_bar(
         console=work_console(),
         disable=not enabled,
     )
+    if enabled and bar.console.is_jupyter:
+        yield _in_notebook(bar, printable(header), printable(name), num_steps, step)
+        return
     with bar:
         if enabled:
             bar.console.print(Text(printable(header)), soft_wrap=True)
         task = bar.add_task(printable(name), total=num_steps, completed=step, loss="–")
         yield lambda step, loss: bar.update(task, completed=step, loss=f"{loss:.4f}")
+
+
+def _in_notebook(bar: Progress, header: str, name: str, num_steps: int, step: int) -> Callable[[int, float], None]:
+    """`update(step, loss)` of the same bar as text in the output of a cell, which every front end of Jupyter shows."""
+    from IPython.display import Pretty, display  # pyright: ignore[reportMissingImports]
+
+    task = bar.add_task(name, total=num_steps, completed=step, loss="–")
+    shown = display(Pretty(header), display_id=True)
+    drawn_at = 0.0
+
+    def update(step: int, loss: float) -> None:
+        nonlocal drawn_at
+        bar.update(task, completed=step, loss=f"{loss:.4f}")
+        if time.monotonic() - drawn_at > NOTEBOOK_SECONDS or step == num_steps:
+            drawn_at = time.monotonic()
+            page = Console(file=io.StringIO(), width=100, force_jupyter=False)
+            page.print(bar.get_renderable())
+            with suppress(Exception):  # progress that cannot be shown never costs the work
+                shown.update(Pretty(f"{header}\n{cast(io.StringIO, page.file).getvalue().rstrip()}"))
+
+    return update

@@ -49,6 +49,14 @@ class Fit:
     log: list[Row]
     steps: dict[int, Any]
 
+    def __repr__(self) -> str:
+        last = (
+            f", half-MSE {self.log[-1]['half_mse']:.5g}"
+            if self.log and self.log[-1].get("half_mse") is not None
+            else ""
+        )
+        return f"<Fit of {type(self.model).__name__}: {len(self.log)} rows of log{last}, {len(self.steps)} steps kept>"
+
 
 class RunFolder:
     """A run on disk, and what it holds. Whatever it writes is complete before the state that relies on it is saved."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from .checks.annotations import Number
+from .checks.numbers import Number
 
 Matrix = Float[Array, "input_dim input_dim"]
 

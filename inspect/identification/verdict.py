@@ -17,11 +17,11 @@ from ...zoo.checks.gate import gated
 from ...zoo.determinism import fixed_settings, typed
 from ...zoo.errors import NotApplicable, UnknownNameError, ZooError
 from ...zoo.prompt import Learner, Prompt
+from ...zoo.table import Table
 from ..estimates.estimate import Estimate
 from ..estimates.plain import plain
 from ..instrument import FIXED_KEY, OWN_TASK, register_instrument
 from ..measurement import OnFigure
-from ..table import Table
 from .candidates import Fit, Predictions, default_candidates, fit_candidate
 from .explained_variance import CHUNK, Comparison, ExplainedVariance, compare, draw, mean_share, outputs
 

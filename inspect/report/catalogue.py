@@ -1,15 +1,14 @@
 """The zoo at a glance: a row for each checkpoint."""
 
+import re
 from math import prod
 from typing import Any
 
-from ...zoo.checks.gate import gated
 from ...zoo.errors import CheckpointError
 from ...zoo.storage.card import Card
-from ...zoo.storage.checkpoint import list_checkpoints, read_card
+from ...zoo.storage.reading import list_checkpoints, read_card
 
 
-@gated
 def catalogue(pattern: str = "*") -> list[dict[str, Any]]:
     """A row for each shipped checkpoint whose name fits `pattern`, from its card, ready for `pandas.DataFrame`.
 
@@ -42,7 +41,9 @@ def _entries(name: str, card: Card, description: str) -> dict[str, Any]:
     return {
         "name": name,
         "model": card.model,
-        "parameters": sum(prod(map(int, shape)) for shape in card.tensors.values()),
+        "parameters": sum(
+            prod(map(int, re.findall(r"\d+", shape[shape.index("[") :]))) for shape in card.tensors.values()
+        ),
         "num_examples": task.get("num_examples"),
         "input_dim": task.get("input_dim"),
         "inputs": " ".join([inputs["kind"], *(f"{n}={v}" for n, v in inputs.items() if n != "kind")])

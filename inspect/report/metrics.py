@@ -18,6 +18,7 @@ from ...zoo.prompt import Learner
 from ...zoo.storage.card import Card
 from ...zoo.storage.checkpoint import load, read_card, settings_of, write_card
 from ...zoo.storage.tensors import named_arrays
+from ...zoo.table import Table
 from ..behaviour.alignment import Alignment, alignment
 from ..checkpoint import Checkpoint
 from ..estimates.estimate import Estimate
@@ -25,14 +26,13 @@ from ..estimates.means import mean_over_tasks
 from ..estimates.plain import plain
 from ..instrument import MEASURING_SEED, register_instrument
 from ..measurement import OnAxes
-from ..table import Table
 from ..weights.implied_step import ImpliedStep, steps_where_implied
+from .card_tables import ALIGNMENT_TASKS, metrics_tables
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 CARD_TASKS = 200_000
-ALIGNMENT_TASKS = 100_000
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,6 @@ class CardMetrics(OnAxes):
         ]
 
     def tables(self) -> tuple[Table, ...]:
-        from .tables import metrics_tables
-
         return metrics_tables(self.metrics)
 
     def draw(self, ax: "Axes", **options: Any) -> None:

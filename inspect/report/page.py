@@ -8,17 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from ...zoo.errors import ExistsError, NotApplicable, ZooError
 from ...zoo.storage.files import finished_name, located, write_atomically
 from ...zoo.storage.folders import FolderKind
+from ...zoo.table import as_csv
 from ...zoo.text import one_line
 from ..checkpoint import Checkpoint
 from ..instrument import Instrument
 from ..measurement import Measurement
-from ..pictures.style import drawn, figure_of
-from ..table import as_csv
 
 TEMPLATES = Path(__file__).parent
 PAGE = "index.html"
@@ -50,6 +47,8 @@ def write_report(
     path = folder / PAGE
     check_report_folder(folder)
     checkpoint.read()
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
     template = Environment(loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined).get_template(
         "report.html.jinja"
     )
@@ -123,6 +122,8 @@ def flattened(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def _rendered(section: Instrument, measured: Measurement) -> tuple[dict[str, Any], dict[str, bytes]]:
     """What the page shows of a section, and the files it has beside the page."""
+    from ..pictures.style import drawn, figure_of
+
     figure = figure_of(measured.plot())
     files = {f"figures/{section.name}.{suffix}": drawn(figure, suffix, dpi=130) for suffix in ("png", "svg")}
     image = base64.b64encode(files[f"figures/{section.name}.png"]).decode()

@@ -9,25 +9,17 @@ from ...train.recipes.catalogue import list_recipes, recipe
 from ...train.tasks.task import list_tasks
 from ...train.tuning.step_size import OneStep
 from ...zoo.algorithm import ALGORITHMS
-from ...zoo.errors import CardError, CheckpointError
+from ...zoo.errors import CheckpointError
 from ...zoo.factory import MODELS
 from ...zoo.registry import failed_plugins
-from ...zoo.storage.card import Card
 from ...zoo.storage.checkpoint import list_checkpoints, read_card
 from ...zoo.storage.config import SETTINGS
+from ...zoo.table import Table
 from ..behaviour.alignment import Alignment
 from ..estimates.estimate import Estimate
 from ..identification.verdict import Identification
 from ..instrument import INSTRUMENTS, in_order
-from ..table import Table
-from .metrics import ALIGNMENT_TASKS
-
-# The columns of the alignment measures, and where they are in an `Alignment`.
-ALIGNMENT = {
-    "prediction distance": "prediction_distance",
-    "sensitivity distance": "sensitivity_distance",
-    "sensitivity cosine": "sensitivity_cosine",
-}
+from .card_tables import ALIGNMENT, mean_text
 
 
 def names_table(pattern: str) -> Table:
@@ -70,73 +62,18 @@ def _described(checkpoint: str) -> str:
         return f"damaged: {error}"
 
 
-def card_tables(name: str, card: Card) -> tuple[Table, ...]:
-    """A card: what it is, and its metrics.
-
-    **Raises** `CardError` if the metrics have another form than those of `Metrics`.
-    """
-    table = Table(name, ("", ""))
-    table.add("description", card.description)
-    table.add("reference", card.reference)
-    table.add("model", _call(card.model, card.hyperparameters))
-    table.add("task", _setting(card.task))
-    training = {
-        entry: value for entry, value in card.training.items() if entry not in ("task", "description", "reference")
-    }
-    table.add("training", _setting(training))
-    table.add("steps kept", ", ".join(map(str, card.steps)) or "none")
-    table.add("tensors", "\n".join(f"{tensor}: {shape}" for tensor, shape in card.tensors.items()))
-    table.add("made with", _call("", card.versions))
-    if not card.metrics:
-        return (table,)
-    try:
-        return (table, *metrics_tables(card.metrics))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CardError(
-            f"the metrics on the card of {name} have another form than `iclzoo train` writes ({error!r:.80}); "
-            "iclzoo.inspect.report.metrics.measure_checkpoint writes them anew"
-        ) from None
-
-
-def metrics_tables(metrics: Mapping[str, Any]) -> tuple[Table, ...]:
-    """The metrics of a card: the learner beside its baselines, and the steps that its weights imply."""
-    columns = metrics["baselines"]
-    table = Table(
-        f"on {metrics['num_tasks']:,} tasks (alignment on {ALIGNMENT_TASKS:,} at most)", ("", "model", *columns)
-    )
-    table.add("half-MSE", _mean(metrics["half_mse"]), *(_mean(c["half_mse"]) for c in columns.values()))
-    table.add("excess of the model", "", *(_mean(c["excess"]) for c in columns.values()))
-    table.add("  relative", "", *(_ratio(c["excess"]["value"], c["half_mse"]["value"]) for c in columns.values()))
-    for name, measure in ALIGNMENT.items():
-        table.add(name, "", *(_mean(c["alignment"][measure]) for c in columns.values()))
-    table.add(
-        "tuned parameters",
-        "",
-        *("\n".join(f"{p} {_value(v)}" for p, v in c["parameters"].items()) for c in columns.values()),
-    )
-    if not metrics["implied_steps"]:
-        return (table,)
-    steps = Table(
-        "the step of GD++ that the gauge-fixed weights imply", ("head", "η/N", "γ", "largest other entry", "at")
-    )
-    for step in metrics["implied_steps"]:
-        numbers = (step[name] for name in ("step_size_over_num_examples", "gamma", "largest_other"))
-        steps.add(f"{step['layer']}, {step['head']}", *(f"{n:.4f}" for n in numbers), step["largest_other_at"])
-    return table, steps
-
-
 def demo_tables(
     losses: Mapping[str, Estimate], optimum: OneStep, alignments: Mapping[str, Alignment], num_tasks: int
 ) -> tuple[Table, ...]:
     """The losses of some learners beside the closed form of one step of gradient descent, and how well they align with it."""
     loss_table = Table(f"half-MSE on {num_tasks:,} tasks", ("learner", "half-MSE"))
     for name, loss in losses.items():
-        loss_table.add(name, _mean(asdict(loss)))
+        loss_table.add(name, mean_text(asdict(loss)))
     loss_table.add(f"closed form, η* = {optimum.step_size:.4f}", f"{optimum.half_mse:.5f}")
     num_aligned = next(iter(alignments.values())).num_tasks
     alignment_table = Table(f"alignment with one step of GD on {num_aligned:,} tasks", ("learner", *ALIGNMENT))
     for name, measured in alignments.items():
-        alignment_table.add(name, *(_mean(asdict(measured)[measure]) for measure in ALIGNMENT.values()))
+        alignment_table.add(name, *(mean_text(asdict(measured)[measure]) for measure in ALIGNMENT.values()))
     return loss_table, alignment_table
 
 
@@ -184,32 +121,3 @@ def _parameter(value: Any) -> str:
         inner = value[0] if value else None
         return f"{len(value)} × {len(inner)}" if isinstance(inner, list) else f"[{', '.join(map(_parameter, value))}]"
     return "–" if value is None else f"{value:.5g}"
-
-
-def _ratio(part: float | None, whole: float | None) -> str:
-    return f"{part / whole:+.2%}" if part is not None and whole else "undefined"
-
-
-def _mean(mean: Mapping[str, float | None]) -> str:
-    """A mean with its standard error; "undefined" where there is none."""
-    value, error = mean["value"], mean["standard_error"]
-    if value is None:
-        return "undefined"
-    return f"{value:.5f}" if error is None else f"{value:.5f} ± {error:.5f}"
-
-
-def _setting(config: Mapping[str, Any]) -> str:
-    return _call(str(config.get("kind", "")), {name: value for name, value in config.items() if name != "kind"})
-
-
-def _call(name: str, arguments: Mapping[str, Any]) -> str:
-    """`name(argument=value, …)`, settings written alike."""
-    return f"{name}({', '.join(f'{argument}={_value(value)}' for argument, value in arguments.items())})"
-
-
-def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return _setting(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_value, value))}]"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)

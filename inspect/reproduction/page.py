@@ -10,10 +10,10 @@ from typing import Any
 from ...zoo.errors import ExistsError
 from ...zoo.storage.card import parsed
 from ...zoo.storage.files import read_file, write_atomically
+from ...zoo.table import Table
 from ..estimates.estimate import Estimate
 from ..estimates.plain import plain
 from ..pictures.style import drawn, figure_of
-from ..table import Table
 from .result import Reproduction, Result
 
 PAGE = "reproduction.md"

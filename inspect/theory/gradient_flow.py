@@ -2,7 +2,6 @@
 
 from typing import TypeVar
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -48,6 +47,8 @@ def _integrate(parameters, rest, task, times):
     def velocity(t, theta, _):
         gradient = jax.grad(lambda theta: exact_half_mse(*one_layer(eqx.combine(theta, rest)), task))(theta)
         return jax.tree.map(jnp.negative, gradient)
+
+    import diffrax  # which takes half a second
 
     return diffrax.diffeqsolve(
         diffrax.ODETerm(velocity),

@@ -19,9 +19,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ...train.tasks.regression import Task
-from ...zoo.checks.annotations import Number
 from ...zoo.checks.arguments import several
 from ...zoo.checks.gate import COUNT, gate, gated
+from ...zoo.checks.numbers import Number
 from ...zoo.errors import NotApplicable, ZooError
 from ...zoo.layers.attention import Product
 from ...zoo.moments import Matrix, Moments

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
-from scipy.optimize import linear_sum_assignment
 
 from ...train.losses import over_tasks, squared_error
 from ...train.tasks.regression import Task
@@ -174,6 +173,8 @@ def match_heads(layer: Products, other: Products) -> Products:
 
     The order maximises Σ_h ⟨W_PV,h, W'_PV,h⟩ ⟨W_KQ,h, W'_KQ,h⟩, the inner product of the heads' tensors W_PV ⊗ W_KQ.
     """
+    from scipy.optimize import linear_sum_assignment  # which takes half a second
+
     values = np.einsum("hab,gab->hg", other.W_PV, layer.W_PV)
     keys = np.einsum("hab,gab->hg", other.W_KQ, layer.W_KQ)
     _, order = linear_sum_assignment(np.nan_to_num(values * keys), maximize=True)

@@ -19,7 +19,7 @@ from ...zoo.layers.attention import SelfAttention
 PerHead = Float[np.ndarray, "num_heads embed_dim embed_dim"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Products:
     """The two products of one attention layer, head by head, in float64.
 
@@ -35,6 +35,10 @@ class Products:
     labels: tuple[str, ...]  # of the token's coordinates
     x: tuple[int, int] | None = None  # the first entry of the input and the one after its last, where they are known
     scale: Float[np.ndarray, " num_heads"] | None = None
+
+    def __repr__(self) -> str:
+        fixed = "as they are" if self.scale is None else "gauge fixed"
+        return f"<Products of {self.name}: {self.num_heads} head(s), {len(self.labels)} × {len(self.labels)}, {fixed}>"
 
     @property
     def num_heads(self) -> int:

@@ -1,4 +1,5 @@
 # The names for everyday use, and where each is: the front door loads them from here when they are first asked for (lazy_loader).
+from .inspect.activations.ablations import ablations as ablations
 from .inspect.activations.attention_patterns import (
     patterns as patterns,
 )
@@ -210,6 +211,27 @@ from .zoo.factory import (
 )
 from .zoo.frozen import Frozen as Frozen
 from .zoo.interleaving import InterleavingModel as InterleavingModel
+from .zoo.interventions import (
+    Block as Block,
+)
+from .zoo.interventions import (
+    HeadOutput as HeadOutput,
+)
+from .zoo.interventions import (
+    Pattern as Pattern,
+)
+from .zoo.interventions import (
+    Residual as Residual,
+)
+from .zoo.interventions import (
+    contributions as contributions,
+)
+from .zoo.interventions import (
+    run_with as run_with,
+)
+from .zoo.interventions import (
+    value_at as value_at,
+)
 from .zoo.layers.attention import (
     LinearSelfAttention as LinearSelfAttention,
 )
@@ -231,6 +253,18 @@ from .zoo.prompt import (
 from .zoo.prompt import (
     Prompt as Prompt,
 )
+from .zoo.storage.arrays import (
+    from_arrays as from_arrays,
+)
+from .zoo.storage.arrays import (
+    from_torch_state as from_torch_state,
+)
+from .zoo.storage.arrays import (
+    to_arrays as to_arrays,
+)
+from .zoo.storage.arrays import (
+    to_torch_state as to_torch_state,
+)
 from .zoo.storage.card import Card as Card
 from .zoo.storage.checkpoint import (
     list_checkpoints as list_checkpoints,
@@ -244,6 +278,7 @@ from .zoo.storage.checkpoint import (
 from .zoo.storage.checkpoint import (
     save as save,
 )
+from .zoo.storage.official import from_official as from_official
 from .zoo.token_model import (
     ConcatenatingModel as ConcatenatingModel,
 )

@@ -88,7 +88,7 @@ def list_(
     """List checkpoints, recipes and models."""
     from .inspect.report.catalogue import catalogue
     from .inspect.report.tables import names_table
-    from .inspect.table import as_csv
+    from .zoo.table import as_csv
 
     if csv:
         write_out(as_csv(catalogue(pattern)))
@@ -104,8 +104,8 @@ def list_(
 @app.command("show")
 def show_(name: Name) -> None:
     """Show the card of a checkpoint."""
-    from .inspect.report.tables import card_tables
-    from .zoo.storage.checkpoint import read_card
+    from .inspect.report.card_tables import card_tables
+    from .zoo.storage.reading import read_card
 
     show(*card_tables(name, read_card(name)))
 
@@ -236,8 +236,8 @@ def train(
     """Train by a recipe; the folder is a checkpoint when it is done."""
     from dataclasses import replace
 
+    from .inspect.report.card_tables import metrics_tables
     from .inspect.report.metrics import measure_checkpoint, standard_probe
-    from .inspect.report.tables import metrics_tables
     from .output import working
     from .train.devices import Team, first_devices, join, leave
     from .train.recipes import catalogue

@@ -141,8 +141,8 @@ def save_figure(figure: "Figure", path: Path) -> None:
 def save_answer(measured: "Measurement", path: Path) -> None:
     """Write a measurement as the ending of the file says: its picture, its numbers as CSV or JSON, or a film where it has one."""
     from .inspect.pictures.style import figure_of
-    from .inspect.table import as_csv
     from .zoo.storage.files import write_atomically
+    from .zoo.table import as_csv
 
     kind = ending(path)
     if kind in FORMATS:

@@ -8,7 +8,8 @@ from ...zoo.checks.annotations import Size
 from ...zoo.checks.values import MAX_SEED, Each, FileName, Whole
 from ...zoo.errors import ConfigError
 from ...zoo.factory import check_hyperparameters
-from ...zoo.storage.config import setting
+from ...zoo.storage.config import setting, to_config
+from ...zoo.table import settings_table
 from ..optimiser import Adam
 from ..schedule import Ends, Every, Schedule
 from ..tasks.regression import LinearRegression, Task
@@ -16,7 +17,7 @@ from ..tuning.baselines import Baseline
 
 
 @setting("recipe")
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recipe:
     """Train the registered `model` on fresh tasks, `batch_size` in each of `num_steps` steps, on the half-MSE of the query.
 
@@ -39,6 +40,13 @@ class Recipe:
     baselines: Annotated[tuple[str | Any, ...], Each(Baseline())] = ("gd-1",)
     description: str = ""
     reference: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Recipe {self.name!r}: {self.model}, {self.num_steps:,} steps of {self.batch_size:,} tasks, seed {self.seed}>"
+
+    def _repr_html_(self) -> str:
+        """Every setting, as a notebook shows it."""
+        return settings_table(f"recipe {self.name}", to_config(self))._repr_html_()
 
     def __post_init__(self):
         check_hyperparameters(self.model, self.hyperparameters)

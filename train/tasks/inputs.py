@@ -17,9 +17,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ...zoo.checks.annotations import Number
+from ...zoo.checks.numbers import Number
 from ...zoo.checks.values import PlainReals, Scalar, is_traced
 from ...zoo.errors import ConfigError
+from ...zoo.storage.config import settings_repr
 from .task import register_task
 
 Matrix = Float[Array, "input_dim input_dim"]
@@ -65,6 +66,8 @@ class Inputs(eqx.Module):
 
     independent: ClassVar[bool] = True  # of each other, within a prompt
     normal: ClassVar[bool] = False
+
+    __repr__ = settings_repr
 
     def check_sizes(self, input_dim: int) -> None:
         """**Raises** `ConfigError` where there are no inputs of as many coordinates."""

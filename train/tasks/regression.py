@@ -14,7 +14,8 @@ import jax.random as jr
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ...zoo.algorithms.least_squares import LeastSquares, Ridge, bayes_regularisation
-from ...zoo.checks.annotations import Number, Size
+from ...zoo.checks.annotations import Size
+from ...zoo.checks.numbers import Number
 from ...zoo.checks.values import MAX_SIZE, Whole, is_traced
 from ...zoo.errors import ConfigError
 from ...zoo.moments import Moments

@@ -14,7 +14,8 @@ from ...zoo.determinism import split
 from ...zoo.errors import NotApplicable
 from ...zoo.moments import Moments
 from ...zoo.prompt import Learner, Prompt
-from ...zoo.storage.config import SETTINGS, setting
+from ...zoo.storage.config import SETTINGS, setting, settings_repr, to_config
+from ...zoo.table import settings_table
 
 Target = Float[Array, " output_dim"]
 Value = float | int | str
@@ -38,6 +39,12 @@ class Task(eqx.Module):
     input_dim: eqx.AbstractVar[int]
     output_dim: eqx.AbstractVar[int]
     num_examples: eqx.AbstractVar[int]
+
+    __repr__ = settings_repr
+
+    def _repr_html_(self) -> str:
+        """Every setting, as a notebook shows it."""
+        return settings_table(type(self).__name__, to_config(self))._repr_html_()
 
     @property
     def population(self) -> "Task":

@@ -9,10 +9,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from ...zoo.checks.annotations import Number, Size
+from ...zoo.checks.annotations import Size
+from ...zoo.checks.numbers import Number
 from ...zoo.checks.values import MAX_SEED, PlainReals, Whole, is_traced, shown
 from ...zoo.determinism import key_of
 from ...zoo.errors import ConfigError, NotApplicable
+from ...zoo.storage.config import settings_repr
 from .inputs import MOST_SCALE, Gaussian, ScaleOrZero, Variance, check_variance_size, shape_of
 from .task import register_task
 
@@ -21,6 +23,8 @@ PoolSeed = Annotated[int, Whole(0, MAX_SEED)]
 
 class Teacher(eqx.Module):
     """Interface: a distribution of teacher weights."""
+
+    __repr__ = settings_repr
 
     def check_sizes(self, output_dim: int, input_dim: int) -> None:
         """**Raises** `ConfigError` where there is no teacher of this size."""

@@ -7,8 +7,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..algorithm import Algorithm, Targets, register_algorithm
-from ..checks.annotations import PositiveNumber, checked
+from ..checks.annotations import checked
 from ..checks.gate import gated
+from ..checks.numbers import PositiveNumber
 from ..errors import NotApplicable
 from ..minimise import GRADIENT_TOLERANCE, minimise
 from ..moments import Moments

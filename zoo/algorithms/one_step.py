@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..checks.annotations import Number
 from ..checks.gate import gated
+from ..checks.numbers import Number
 from ..errors import ConfigError, NotApplicable
 from ..moments import Matrix, Moments
 from ..prompt import Prompt

@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..algorithm import Algorithm, Targets, average, register_algorithm
-from ..checks.annotations import Number, Size, checked
+from ..checks.annotations import Size, checked
 from ..checks.gate import gated
+from ..checks.numbers import Number
 from ..checks.values import Scalar
 from ..errors import ShapeError
 from ..prompt import Learner, Prompt

@@ -20,9 +20,8 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, no_type_check
 
 import numpy as np
-from jaxtyping import Array, Float
 
-from .values import MAX_REPEATS, MAX_SIZE, An, Check, Each, Named, OneOf, OrNone, Real, Scalar, Text, Truth, Whole
+from .values import MAX_REPEATS, MAX_SIZE, An, Check, Each, Named, OneOf, OrNone, Real, Text, Truth, Whole
 
 Function = TypeVar("Function", bound=Callable)
 
@@ -30,9 +29,6 @@ SIZE = Whole(1, MAX_SIZE)
 Size = Annotated[int, SIZE]
 Repeats = Annotated[int, Whole(1, MAX_REPEATS)]  # of a layer
 Steps = Annotated[int, Whole(0, MAX_REPEATS)]  # of an algorithm
-Number = float | Float[Array, ""]
-FiniteNumber = Annotated[Number, Scalar()]
-PositiveNumber = Annotated[Number, Scalar(above=0)]
 InitScale = Annotated[float, Real(above=0, most=1e6)]
 Clip = Annotated[float | None, OrNone(Real(above=0))]
 Positive = Annotated[float, Real(above=0)]

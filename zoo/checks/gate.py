@@ -113,7 +113,9 @@ def gate(**checks: Check | None) -> Callable[[Function], Function]:
     return decorate
 
 
-gated = gate()
+def gated(function: Function) -> Function:
+    """Decorator: check the arguments of a function by their names, as `gate()` does; an argument in the wrong place is named."""
+    return gate()(function)
 
 
 @gated

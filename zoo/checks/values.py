@@ -7,16 +7,17 @@ applied by `zoo/checks/annotations.py`. Traced values, which have no value yet, 
 import numbers
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from ..errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    import jax
+    from typing_extensions import TypeIs
 
 Bound = float | int | None
 
@@ -140,7 +141,7 @@ class Scalar(Real):
     """A `Real`, or a JAX array of one: an array stays one, so that a sweep over its values compiles once."""
 
     def take(self, value: Any) -> Any:
-        if not isinstance(value, jax.Array):
+        if not is_jax_array(value):
             return super().take(value)
         if value.ndim or not _is_real(value):
             raise TypeError
@@ -164,15 +165,19 @@ class Reals(Check):
     def hint(self, value: Any) -> str:
         return f" of shape {value.shape}" if hasattr(value, "shape") else ""
 
-    def take(self, value: Any) -> jax.Array:
+    def take(self, value: Any) -> "jax.Array":
+        import jax.numpy as jnp
+
         return _floating(jnp.asarray(self.fitting(value)))
 
-    def fitting(self, value: Any) -> np.ndarray | jax.Array:
+    def fitting(self, value: Any) -> "np.ndarray | jax.Array":
         """`value` as an array, once it is found to be as expected."""
-        if any(map(is_traced, jax.tree.leaves(value) if isinstance(value, list | tuple) else [value])):
+        if any(map(is_traced, _leaves(value))):
+            import jax.numpy as jnp
+
             array = jnp.asarray(value)
         else:
-            array = value if isinstance(value, jax.Array) else np.asarray(value)
+            array = value if is_jax_array(value) else np.asarray(value)
         if array.ndim not in self.axes or not _is_real(array):
             raise TypeError
         if not is_traced(array):
@@ -189,7 +194,7 @@ class PlainReals(Reals):
 
     def take(self, value: Any) -> Any:
         array = self.fitting(value)
-        return _floating(array) if isinstance(array, jax.Array) else _in_tuples(np.asarray(array, float).tolist())
+        return _floating(array) if is_jax_array(array) else _in_tuples(np.asarray(array, float).tolist())
 
 
 @dataclass(frozen=True, repr=False)
@@ -341,15 +346,46 @@ def shown(value: Any) -> str:
 
 def is_traced(value: Any) -> bool:
     """Whether it has no value yet: it is an array of a function that is being compiled."""
+    if not _is_of_jax(value):
+        return False
+    from jax.core import Tracer
+
     return isinstance(value, Tracer)
+
+
+def is_jax_array(value: Any) -> "TypeIs[jax.Array]":
+    """Whether it is an array of JAX, traced or not."""
+    if not _is_of_jax(value):
+        return False
+    import jax
+
+    return isinstance(value, jax.Array)
+
+
+def _is_of_jax(value: Any) -> bool:
+    """Whether its class is one of JAX: what is none is told apart without JAX, whose import takes a second."""
+    return type(value).__module__.startswith("jax")
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What nested lists and tuples hold."""
+    if isinstance(value, list | tuple):
+        for entry in value:
+            yield from _leaves(entry)
+    else:
+        yield value
 
 
 def _is_real(array: Any) -> bool:
     """Whether an array holds whole or floating-point numbers."""
+    import jax.numpy as jnp
+
     return jnp.issubdtype(array.dtype, jnp.integer) or jnp.issubdtype(array.dtype, jnp.floating)
 
 
-def _floating(array: jax.Array) -> jax.Array:
+def _floating(array: "jax.Array") -> "jax.Array":
+    import jax.numpy as jnp
+
     return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(jnp.result_type(float))
 
 

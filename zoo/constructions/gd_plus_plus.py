@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..algorithms.gradient_descent import GradientDescentPlusPlus
-from ..checks.annotations import Number, Size
+from ..checks.annotations import Size
+from ..checks.numbers import Number
 from ..errors import ShapeError
 from ..layers.attention import LinearSelfAttention
 from ..prompt import Learner

@@ -5,7 +5,8 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..algorithms.gradient_descent import GradientDescent, InitialWeights
-from ..checks.annotations import Number, Size
+from ..checks.annotations import Size
+from ..checks.numbers import Number
 from ..errors import ShapeError
 from ..layers.attention import LinearSelfAttention
 from ..prompt import Learner

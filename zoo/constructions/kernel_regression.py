@@ -8,7 +8,8 @@ import jax.random as jr
 from jaxtyping import Array, Float
 
 from ..algorithms.kernel import KernelGradientDescent
-from ..checks.annotations import FiniteNumber, Size
+from ..checks.annotations import Size
+from ..checks.numbers import FiniteNumber
 from ..layers.mlp import MLPEmbedding
 from ..models.mlp_lsa import MLPLSA
 from ..prompt import Learner

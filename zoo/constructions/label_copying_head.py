@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import jax.random as jr
 
 from ..algorithms.gradient_descent import GradientDescent
-from ..checks.annotations import FiniteNumber, PositiveNumber, Size
+from ..checks.annotations import Size
+from ..checks.numbers import FiniteNumber, PositiveNumber
 from ..layers.attention import FactoredSelfAttention
 from ..models.copying_transformer import CopyingTransformer
 from ..prompt import Learner

@@ -8,7 +8,8 @@ import jax.random as jr
 from jaxtyping import Array, Float
 
 from ..algorithms.smoothing import SoftmaxSmoother
-from ..checks.annotations import FiniteNumber, PositiveNumber, Size
+from ..checks.annotations import Size
+from ..checks.numbers import FiniteNumber, PositiveNumber
 from ..models.softmax_attention import SoftmaxAttention
 from ..prompt import Learner, Prompt
 from .write import block, construction, write_attention

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..checks.annotations import checked
 from ..errors import CardError, ConfigError, closest, said_by
+from ..table import settings_table
 
 FORMAT = 2
 MAX_DEPTH = 32
@@ -19,7 +20,7 @@ _RECORDED_FILE = re.compile(r"model\.safetensors|steps/[0-9]{1,18}\.safetensors"
 LIBRARIES = ("iclzoo", "jax", "jaxlib", "equinox", "optax", "safetensors", "numpy")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Card:
     """The card of a checkpoint. What a person writes comes first; `save` fills in the rest."""
 
@@ -39,6 +40,14 @@ class Card:
         default_factory=dict
     )  # name → package and version, or file and sha256, if not of the zoo
     format: int = FORMAT
+
+    def __repr__(self) -> str:
+        return f"<Card of {self.model or 'no model'}: {self.description or 'no description'}>"
+
+    def _repr_html_(self) -> str:
+        """The card as a notebook shows it, without its files."""
+        left_out = ("metrics", "tensors", "files", "origins", "format")
+        return settings_table("card", {k: v for k, v in asdict(self).items() if k not in left_out})._repr_html_()
 
     def to_json(self) -> str:
         """The card as text. **Raises** `CardError` for what JSON cannot hold: numbers that are not finite, or objects of any class."""

@@ -8,12 +8,9 @@
 import hashlib
 import os
 import re
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import partial
-from importlib.resources import files
 from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,62 +30,35 @@ from ..errors import (
     ConfigError,
     ContractError,
     CorruptFileError,
-    EmptyFileError,
     ExistsError,
-    GitLFSPointerError,
     MismatchError,
-    MissingFileError,
     MissingStepError,
-    NoFileError,
-    NotACheckpointError,
-    TooLargeError,
     TruncatedFileError,
     UnknownNameError,
-    ZooWarning,
-    closest,
     enumerated,
     said_by,
 )
 from ..factory import create, hyperparameters, model_name
+from . import reading as cards
 from .card import CARD_FILE, Card, library_versions
 from .config import from_config, to_config
-from .files import finished_name, located, locked, read_file, write_atomically, writing
-from .folders import FolderKind, current
+from .files import finished_name, located, locked, write_atomically, writing
+from .folders import FolderKind
 from .origins import origins, with_advice
+from .reading import MODEL_FILE, card_at, read_whole, reading
 from .tensors import described, differing_settings, fill, from_bytes, named_arrays, to_bytes
 
 T = TypeVar("T")
 
-MODEL_FILE = "model.safetensors"
-MOST_CARD_BYTES = 2**24
 MOST_STEP = 10**18 - 1  # that a card can list
 MOST_STEPS_NAMED = 10
 STEPS_TO_KEEP = mapping(partial(whole_number, least=0, most=MOST_STEP), LEARNER, "{0: model}")
-_LFS_MAGIC = b"version https://git-lfs"
 _DESCRIBED = re.compile(r"[a-z0-9]+\[((?:[0-9]{1,18},?)*)\]")
 
 
-@gated
-def list_checkpoints(pattern: str = "*") -> list[str]:
-    """The names of the shipped checkpoints; `pattern` may hold wildcards."""
-    return sorted(name for name in _shipped() if fnmatchcase(name, pattern))
-
-
-@gate(name=PATH)
-def checkpoint_folder(name: str | Path) -> Path:
-    """The folder of a shipped checkpoint, by name, or of any other, by path.
-
-    Where the working directory has a checkpoint of a shipped one's name, the shipped one is meant, and a warning says so.
-
-    **Raises** `UnknownNameError` where there is neither, `NotACheckpointError` for a folder that is no checkpoint.
-    """
-    return _reading(name, lambda folder: folder)
-
-
-@gate(name=PATH)
-def read_card(name: str | Path) -> Card:
-    """The card of a checkpoint, by name or path. **Raises** `CheckpointError`, or `UnknownNameError`."""
-    return _reading(name, lambda folder: _card(folder / CARD_FILE))
+list_checkpoints = gated(cards.list_checkpoints)
+checkpoint_folder = gate(name=PATH)(cards.checkpoint_folder)
+read_card = gate(name=PATH)(cards.read_card)
 
 
 @gate(name=PATH)
@@ -101,7 +71,7 @@ def load(name: str | Path, *, step: int | None = None) -> Any:
     **Raises** `UnknownNameError`, or a `CheckpointError` of its own kind for each way a checkpoint can be damaged.
     """
     check_process()
-    return _reading(name, lambda folder: _model(folder, step))
+    return reading(name, lambda folder: _model(folder, step))
 
 
 def skeleton(card: Card, source: Path) -> Any:
@@ -167,7 +137,7 @@ def write_card(name: str | Path, card: Card) -> None:
     place = located(checkpoint_folder(name))
     with writing(place), locked(place.parent):
         CHECKPOINT.settle(place)
-        there = _card(place / CARD_FILE)
+        there = card_at(place / CARD_FILE)
         for entry in ("model", "hyperparameters", "tensors", "steps", "files", "origins"):
             if getattr(card, entry) != getattr(there, entry):
                 raise MismatchError(
@@ -187,10 +157,10 @@ def copy_checkpoint(name: str | Path, path: str | Path, *, overwrite: bool = Fal
     """
 
     def read(folder: Path) -> dict[str, bytes]:
-        card = _card(folder / CARD_FILE)
+        card = card_at(folder / CARD_FILE)
         return {file: _checked_bytes(folder, file, card) for file in card.files} | {CARD_FILE: card.to_json().encode()}
 
-    CHECKPOINT.replace(located(path), _reading(name, read), overwrite=overwrite)
+    CHECKPOINT.replace(located(path), reading(name, read), overwrite=overwrite)
     return Path(os.path.expanduser(path))
 
 
@@ -269,7 +239,7 @@ def _checked_bytes(folder: Path, file: str, card: Card) -> bytes:
         raise CardError(
             f"{folder / CARD_FILE} records {expected} bytes of {file}, but its tensors take {most} at most; restore it from its source"
         )
-    data = _read(path, expected)
+    data = read_whole(path, expected)
     if len(data) < expected:
         raise TruncatedFileError(f"{path} ends after {len(data)} of {expected} bytes; copy it again from its source")
     if fingerprint(data) != dict(on_card):
@@ -279,63 +249,16 @@ def _checked_bytes(folder: Path, file: str, card: Card) -> bytes:
     return data
 
 
-def _reading(name: str | Path, read: Callable[[Path], T]) -> T:
-    """What `read` makes of the folder of a checkpoint; made again where it failed because the folder was being replaced."""
-    place = _place(name)
-    while True:
-        folder, state = current(place)
-        try:
-            _check_is_checkpoint(folder, name)
-            return read(folder)
-        except (CheckpointError, UnknownNameError):
-            if current(place) == (folder, state):
-                raise
-
-
-def _place(name: str | Path) -> Path:
-    """Where the checkpoint of a name, or at a path, has to be."""
-    if isinstance(name, str) and (shipped := _shipped().get(name)):
-        own = Path(name)
-        if (own / CARD_FILE).is_file() and not own.samefile(shipped):
-            warnings.warn(
-                f"{name!r} is the shipped checkpoint of that name; the folder {own.absolute()} is another one: "
-                f"for that, write {'./' + name!r}",
-                ZooWarning,
-                stacklevel=5,
-            )
-        return shipped
-    return Path(os.path.expanduser(name))
-
-
-def _check_is_checkpoint(folder: Path, name: str | Path) -> None:
-    if not os.path.exists(folder):
-        raise UnknownNameError(
-            f"no checkpoint or folder is called {str(name)!r:.200}; {closest(str(name), _shipped())}"
-        )
-    if not folder.is_dir():
-        raise NotACheckpointError(f"{folder} is a file; a checkpoint is a folder with {CARD_FILE} and {MODEL_FILE}")
-    if not (folder / CARD_FILE).exists():
-        raise NotACheckpointError(f"{folder} is a directory without {CARD_FILE}, so it is no (finished) checkpoint")
-
-
-def _card(path: Path) -> Card:
-    data = _read(path, MOST_CARD_BYTES)
-    try:
-        return Card.from_json(data.decode(), path)
-    except UnicodeDecodeError:
-        raise CardError(f"{path} is not text; restore it from its source") from None
-
-
 def _check_own(path: Path) -> None:
     """**Raises** `ZooError` unless a file is the card of a checkpoint that has no other steps than those on it."""
-    card = _card(path)
+    card = card_at(path)
     kept = {str(file.relative_to(path.parent)) for file in path.parent.glob("steps/*") if not finished_name(file.name)}
     if unknown := kept - card.files.keys():
         raise ExistsError(f"its card does not list {', '.join(sorted(unknown)[:3])}")
 
 
 def _model(folder: Path, step: int | None) -> Any:
-    card = _card(folder / CARD_FILE)
+    card = card_at(folder / CARD_FILE)
     if step is not None and step not in card.steps:
         nearest = sorted(sorted(card.steps, key=lambda kept: abs(kept - step))[:MOST_STEPS_NAMED])
         which = "the steps it keeps" if len(nearest) == len(card.steps) else f"the nearest of its {len(card.steps)}"
@@ -381,37 +304,12 @@ def _most_bytes(card: Card, source: Path) -> int:
     return min(most, physical_memory())
 
 
-def _read(path: Path, most: int) -> bytes:
-    """The content of a file of at most `most` bytes."""
-    try:
-        data = read_file(path, most)
-    except FileNotFoundError:
-        raise MissingFileError(f"{path} is missing; copy it from the checkpoint's source") from None
-    except NoFileError as error:
-        raise NotACheckpointError(f"{error}; a checkpoint has a file there") from None
-    except TooLargeError as error:
-        raise CorruptFileError(f"{error}; copy it again from its source") from None
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from None
-    if not data:
-        raise EmptyFileError(f"{path} is empty; copy it again from its source")
-    if data.startswith(_LFS_MAGIC):
-        raise GitLFSPointerError(f"{path} is a Git-LFS pointer, not the data; run `git lfs pull` in its repository")
-    return data
-
-
 def _differences(card: Card, arrays: Mapping[str, Any]) -> str:
     found = described(dict(arrays))
     names = (name for name in found.keys() | card.tensors.keys() if found.get(name) != card.tensors.get(name))
     return enumerated(
         f"{name} is {found.get(name, 'missing')}, expected {card.tensors.get(name, 'none')}" for name in names
     )
-
-
-def _shipped() -> dict[str, Path]:
-    """The folder of each shipped checkpoint by its name."""
-    entries = (Path(str(entry)) for entry in files("iclzoo.checkpoints").iterdir())
-    return {entry.name: entry for entry in entries if entry.name[0] != "." and (entry / CARD_FILE).is_file()}
 
 
 CHECKPOINT = FolderKind(

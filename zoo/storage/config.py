@@ -39,6 +39,12 @@ def _check(kind: str, cls: type) -> type:
 SETTINGS = Registry("kind of setting", group="iclzoo.tasks", check=_check)
 
 
+def settings_repr(self: Any) -> str:
+    """The call that makes a setting, with all its entries."""
+    entries = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in fields(self))
+    return f"{type(self).__name__}({entries})"
+
+
 def to_config(value: Any) -> Any:
     """`value` as JSON holds it: numbers, strings, lists, and an object for each setting."""
     if isinstance(value, Frozen):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from ..zoo.text import printable
+from .text import printable
 
 if TYPE_CHECKING:
     import rich.table
@@ -66,6 +66,29 @@ class Table:
         return (
             f"<table><caption>{escape(self.title)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
+
+
+def settings_table(title: str, settings: Mapping[str, Any]) -> Table:
+    """Settings by name, a row each, those that are empty left out."""
+    table = Table(title, ("", ""))
+    for name, value in settings.items():
+        if value not in (None, "", {}, [], ()):
+            table.add(name, value_text(value))
+    return table
+
+
+def call_text(name: str, arguments: Mapping[str, Any]) -> str:
+    """`name(argument=value, …)`, settings written alike."""
+    return f"{name}({', '.join(f'{argument}={value_text(value)}' for argument, value in arguments.items())})"
+
+
+def value_text(value: Any) -> str:
+    """Plain data as people read it: a setting as the call that makes it, a number to six digits."""
+    if isinstance(value, Mapping):
+        return call_text(str(value.get("kind", "")), {name: entry for name, entry in value.items() if name != "kind"})
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(value_text, value))}]"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def as_csv(records: Sequence[Mapping[str, Any]]) -> str:
