@@ -21,9 +21,15 @@ PLAIN = {
     "type",
     "Path",
     "Mapping",
+    "PathLike",
+    "Estimate",
+    "Axes",
+    "matplotlib.figure.Figure",
+    "matplotlib.figure.SubFigure",
 }
 PLAIN |= {"jax.Array", "np.ndarray", "np.generic", "np.floating", "np.integer", "jax.ShapeDtypeStruct", "ZooError"}
 INTERFACES = {"Task", "Recipe", "TokenModel", "ConcatenatingModel", "SelfAttention", "SoftmaxLayer", "Prompt"}
+INTERFACES |= {"Checkpoint", "Instrument", "Measurement", "Supplied"}
 ALLOWED = set()
 FILES = sorted(file for room in ("train", "inspect") for file in (ROOT / room).rglob("*.py"))
 

@@ -253,7 +253,7 @@ def test_a_picture_that_cannot_be_written_is_refused_first_and_the_old_one_stays
     def unwilling(*arguments, **options):
         pytest.fail("was asked to measure")
 
-    monkeypatch.setattr("iclzoo.inspect.identification.verdict.identify_checkpoint", unwilling)
+    monkeypatch.setattr("iclzoo.inspect.identification.verdict.identify", unwilling)
     (tmp_path / "folder.png").mkdir()
     for name in ("x.docx", "x", "folder.png"):
         assert run(["identify", "lsa", "-o", str(tmp_path / name)]) == 1

@@ -140,7 +140,7 @@ def test_a_measurement_goes_home_as_a_table_records_and_json():
 
 def test_pictures_go_where_they_are_told():
     figure = matplotlib.figure.Figure(layout="constrained")
-    left, right = figure.subfigures(1, 2)
+    left, right = figure.subfigures(1, 2)  # pyright: ignore[reportGeneralTypeIssues]
     ax = left.subplots()
     assert iclzoo.read_outs(FAST, num_tasks=5).plot(ax=ax) is ax
     assert iclzoo.alignment(FAST, "gd-1", num_tasks=5).plot(figure=right) is right

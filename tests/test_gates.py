@@ -54,7 +54,7 @@ RIGHT: dict[str, Any] = {
     **dict.fromkeys(("name", "pattern", "kind", "distribution", "path", "folder"), "a name"),
     **{"candidates": ["gd-1"], "baselines": ("gd-1",), "steps": {0: LSA}, "training": {0: LSA}},
     **dict.fromkeys(("measure", "probe"), squared_error),
-    **dict.fromkeys(("num_tasks", "chunk", "num_examples", "num_points"), 3),
+    **dict.fromkeys(("num_tasks", "chunk", "num_examples", "num_points", "num_prompts"), 3),
     **{"num_applications": 3, "resolution": 3, "seed": 0, "step": 0, "step_size": 1.0, "duration": 1.0, "scale": 1.0},
     **dict.fromkeys(("dampings", "t"), (1.0,)),
     **{"seeds": (0, 1), "devices": jax.devices()},
@@ -382,7 +382,7 @@ def test_a_gate_hides_nothing():
     assert list(signature(iclzoo.alignment).parameters) == ["learner", "other", "task", "num_tasks", "key"]
     assert iclzoo.alignment.__doc__.startswith("Compare two learners")
     with pytest.raises(TypeError, match=r"missing a required argument|missing 1 required"):
-        iclzoo.alignment(LSA, GD, TASK)
+        iclzoo.sensitivity(LSA)
     with pytest.raises(TypeError, match="unexpected keyword"):
         iclzoo.alignment(LSA, GD, TASK, key=KEY, keys=KEY)
     assert issubclass(ArgumentError, TypeError)

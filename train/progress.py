@@ -98,6 +98,7 @@ def _in_notebook(bar: Progress, header: str, name: str, num_steps: int, step: in
             page = Console(file=io.StringIO(), width=100, force_jupyter=False)
             page.print(bar.get_renderable())
             with suppress(Exception):  # progress that cannot be shown never costs the work
-                shown.update(Pretty(f"{header}\n{cast(io.StringIO, page.file).getvalue().rstrip()}"))
+                text = f"{header}\n{cast(io.StringIO, page.file).getvalue().rstrip()}"
+                shown.update(Pretty(text))  # pyright: ignore[reportOptionalMemberAccess]
 
     return update

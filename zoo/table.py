@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from .errors import ShapeError
 from .text import printable
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ class Table:
     rows: list[Row] = field(default_factory=list)
 
     def add(self, *cells: str) -> None:
-        """Add a row."""
+        """Add a row. **Raises** `ShapeError` unless it has a cell for each column."""
+        if len(cells) != len(self.columns):
+            raise ShapeError(f"a row of {self.title!r} has {len(self.columns)} cells, got {len(cells)}")
         self.rows.append(cells)
 
     def shortened(self, most: int = MOST_ROWS) -> "Table":

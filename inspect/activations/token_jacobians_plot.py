@@ -21,6 +21,9 @@ def copying_curves(path: CopyingPath, *, ax: Axes | None = None) -> Axes:
         draw_curve(ax, path.steps, [getattr(norms, name) for norms in path.norms], color=colour, label=label)
     ax.set(xlabel="training step", ylabel=r"$\Vert\partial t(e_j)\,/\,\partial e_i\Vert_F$, mean over tasks")
     ax.set_ylim(bottom=0)
+    after = [step for step in path.steps if step > 0]
+    ax.set_xscale("symlog", linthresh=after[0] if after else 1)  # the change of phase is early
+    ax.set_xlim(0, max(path.steps[-1], 1))
     right = ax.twinx()
     draw_curve(right, path.steps, path.half_mse, color=loss, linestyle="--", label="half-MSE")
     right.set_ylabel("half-MSE")

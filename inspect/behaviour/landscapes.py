@@ -11,8 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ...train.tasks.regression import Task
 from ...train.tuning.baselines import best_baseline
 from ...zoo.algorithms.gradient_descent import GradientDescent
-from ...zoo.checks.gate import gate
-from ...zoo.checks.values import Whole
+from ...zoo.checks.gate import gated
 from ...zoo.errors import NotApplicable
 from ...zoo.prompt import Learner, Prompt
 from ..instrument import FIXED_KEY, OWN_TASK, register_instrument
@@ -72,7 +71,7 @@ class Landscapes(OnFigure):
     question="The quadratic loss of single tasks of two inputs, with the learner's implied step and the gradient step.",
     order=150,
 )
-@gate(num_prompts=Whole(1, 36))
+@gated
 def landscapes(
     learner: Learner,
     task: Task = OWN_TASK,

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter, ScalarFormatter
 
 from ..estimates.means import as_arrays
 from ..pictures.curves import colours, draw_curve, logarithmic_losses, say_if_empty
@@ -46,6 +47,9 @@ def shift_curves(shift: Shift, *, legend: bool = True, ax: Axes | None = None) -
         trained = float(shift.training) if ordered else places[shift.values.index(shift.training)]
         ax.axvline(trained, color="0.7", linewidth=6 if ordered else 30, alpha=0.35, zorder=0, label="training")
     logarithmic_losses(ax, drawn, around=_usual(shift, drawn), decades=(2, 2))
+    if ax.get_yscale() == "log":
+        ax.yaxis.set_minor_formatter(NullFormatter() if np.diff(np.log10(ax.get_ylim()))[0] > 1 else ScalarFormatter())
+        ax.tick_params(axis="y", which="minor", labelsize="x-small")
     say_if_empty(ax, drawn)
     ax.set(xlabel=shift.setting, ylabel="half-MSE, ½·mean ‖ŷ − y‖²")
     if legend:

@@ -34,7 +34,7 @@ def loss_bars(metrics: "CardMetrics", *, ax: Axes | None = None) -> Axes:
             textcoords="offset points",
             va="center",
         )
-    ax.margins(x=0.35)
+    ax.margins(x=0.6)
     ax.set(xlabel="half-MSE, ½·mean ‖ŷ − y‖²")
     ax.set_title(f"{metrics.metrics['num_tasks']:,} tasks", fontsize="medium")
     return ax

@@ -15,6 +15,7 @@ if not (_package / "zoo").is_dir() and (_package.parents[1] / "zoo").is_dir():
     __path__.append(str(_package.parents[1]))  # a checkout without symbolic links
 
 from .moved import announce  # noqa: E402 — the path comes first
+from .zoo.errors import closest  # noqa: E402
 
 announce()
 
@@ -32,4 +33,10 @@ def __getattr__(name: str) -> Any:
     if name in _RENAMED:
         warnings.warn(f"iclzoo.{name} is now iclzoo.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
         return _lazily(_RENAMED[name])
-    return _lazily(name)
+    try:
+        return _lazily(name)
+    except AttributeError:
+        if name in __all__:
+            raise
+        hint = "" if name.startswith("_") else f"; {closest(name, __all__)}"
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}") from None

@@ -68,6 +68,7 @@ PARAMETERS: dict[str, Check] = {
     **dict.fromkeys(("num_tasks", "chunk"), Whole(1, MAX_TASKS)),
     "num_examples": COUNT,
     **dict.fromkeys(("num_points", "num_applications", "resolution"), POINTS),
+    "num_prompts": Whole(1, 36),  # on one figure
     **{"seed": Whole(0, MAX_SEED), "seeds": several(Whole(0, MAX_SEED), most=MAX_MEMBERS), "step": Whole(0)},
     "devices": several(of_sort("a device"), most=MAX_DEVICES),
     **{"step_size": or_array(Real()), "scale": or_array(POSITIVE), "duration": POSITIVE},
