@@ -38,6 +38,7 @@ EXAMPLES = {
     "interpolation": 'iclzoo.interpolation("lsa", "lsa-seed-2")',
     "read-outs": 'iclzoo.read_outs("deep-lsa-5")',
     "structure": 'iclzoo.structure("deep-lsa-2")',
+    "spectral-filter": 'iclzoo.spectral_filter("recurrent-lsa-2")',
     "patterns": 'iclzoo.patterns("copying", num_tasks=1)',
     "ablations": 'iclzoo.ablations("deep-lsa-5")',
     "softmax-heads": 'iclzoo.softmax_heads("softmax-2-heads-1")',

@@ -176,6 +176,47 @@ def test_the_explained_share_and_its_standard_error():
     )  # 4 standard errors
 
 
+class Exploding(eqx.Module):
+    """One step of gradient descent, and something enormous where the query is large."""
+
+    size: float
+    sign: float = 1.0
+
+    def __call__(self, prompt):
+        step = GradientDescent(1.0)(prompt)
+        return jnp.where(prompt.query[0] > 0.95, self.sign * self.size, step)
+
+
+def test_a_few_tasks_that_explode_decide_nothing():
+    """What one learner does on tasks where it explodes counts no more than the cap, and nothing where both explode."""
+    step = GradientDescent(1.0)
+    others = {"finite": Exploding(1e3), "huge": Exploding(1e30), "infinite": Exploding(np.inf)}
+    found = compare(step, others, TASK, distribution="", num_tasks=400, key=jr.key(0))
+    shares = [one.explained.prediction.value for one in found.values()]
+    assert shares[0] == shares[1] == shares[2] > -20
+    assert found["huge"].explained.num_other_diverging == found["infinite"].explained.num_other_diverging > 0
+    assert found["huge"].explained.num_both_diverging == 0
+    both = compare(
+        Exploding(1e30), {"other": Exploding(1e30, -1.0)}, TASK, distribution="", num_tasks=400, key=jr.key(0)
+    )
+    explained = both["other"].explained
+    assert explained.num_both_diverging == found["huge"].explained.num_other_diverging
+    assert explained.prediction.value == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("num_steps", "scale"), [(2, 1.5), (4, 0.5)])
+def test_a_ladder_is_said_to_be_gd_plus_plus_with_free_steps(num_steps, scale):
+    """η_k/N = γ_k = (4/3s)·9^(k−1), also with inputs three times as large, where many tasks explode without the cap."""
+    task = LinearRegression(input_dim=5, num_examples=5, inputs=Uniform(scale))
+    rates = 4 / (3 * 8 * scale**2) * 9.0 ** np.arange(num_steps)
+    ladder = GradientDescentPlusPlus(5 * rates, rates, num_steps=num_steps)
+    name = f"gd++-{num_steps}-free"
+    candidates = (name, f"gd++-{num_steps}", f"gd-{num_steps}", "ridge", "least-squares")
+    found = identify(ladder, task, candidates=candidates, num_tasks=500, key=jr.key(0))
+    assert found.verdict == name
+    assert found.ranking[0].least > 0.999
+
+
 def test_distributions_outside(getkey):
     tasks = inside_and_outside(TASK)
     assert list(tasks) == ["training", "inputs × 1.5", "normal inputs"]

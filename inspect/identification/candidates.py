@@ -18,6 +18,7 @@ from ...zoo.storage.config import SETTINGS
 from ...zoo.token_model import TokenModel
 
 MOST_STEPS = 5
+DEEPEST = 12  # layers
 Predictions = Float[Array, "num_tasks output_dim"]
 
 
@@ -44,11 +45,11 @@ class Fit:
 
 @gated
 def default_candidates(learner: Learner) -> tuple[str, ...]:
-    """The algorithms worth trying: those with steps, for up to as many steps as the learner has layers, and `MOST_STEPS` at most."""
-    depth = min(len(learner.stack), MOST_STEPS) if isinstance(learner, TokenModel) else MOST_STEPS
+    """The algorithms worth trying: those with steps, for up to `MOST_STEPS` and for as many steps as the learner has layers."""
+    depth = min(len(learner.stack), DEEPEST) if isinstance(learner, TokenModel) else MOST_STEPS
     names = []
     for family in ALGORITHMS.items().values():
-        for number in family.numbers(depth):
+        for number in (n for n in family.numbers(depth) if n <= MOST_STEPS or n == depth):
             try:
                 names.append(family(number).beside(learner).name)
             except NotApplicable:

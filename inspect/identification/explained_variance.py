@@ -17,25 +17,31 @@ from ..estimates.estimate import Estimate
 from ..estimates.means import UNDEFINED
 
 CHUNK = 1024
+CAP = 100.0  # times the mean square of the targets: predictions beyond have diverged
 PerTask = Float[np.ndarray, " num_tasks"]
 
 
 @dataclass(frozen=True)
 class ExplainedVariance:
-    """The share of a learner's predictions and sensitivities that another one explains on one distribution of tasks.
+    """The share of a learner's predictions and sensitivities that another one explains on one distribution of tasks, capped.
 
-        prediction = 1 − E‖ŷ − ŷ'‖² / E‖ŷ‖²,   sensitivity = 1 − E‖s − s'‖_F² / E‖s‖_F²,   s = ∂ŷ/∂x_query
+        prediction = 1 − Σ min(‖ŷ − ŷ'‖², c) / Σ min(‖ŷ‖², c),   c = 100·E‖y‖²
+        sensitivity = 1 − Σ min(‖s − s'‖_F², c_s) / Σ min(‖s‖_F², c_s),   s = ∂ŷ/∂x_query,   c_s = c·d/E‖x_query‖²
 
-    for the learner ŷ and the other one ŷ'. 1 says that they are the same, 0 that the other explains no more than predicting 0 does;
-    less than 0 is worse than that. Undefined where the learner's own is zero on every task, and where the other one is not finite on
-    some task; tasks where the learner itself is not finite are left out and counted.
+    for the learner ŷ, the other one ŷ' and the targets y: the sums over tasks are no sums over a few that explode. 1 says that the two are
+    the same, 0 that the other explains no more than predicting 0 does; less than 0 is worse than that. A learner diverges on a task where
+    ‖ŷ‖² > c, or where it is not finite. Tasks on which both diverge say nothing of how alike they are: they are left out and counted.
+    So are those where the learner itself is not finite. Undefined where the learner's own is zero on every task that is left.
     """
 
     distribution: str
     prediction: Estimate
     sensitivity: Estimate
     num_tasks: int
-    num_not_finite: int  # tasks left out
+    num_not_finite: int  # tasks left out, the learner being not finite
+    num_diverging: int  # tasks on which the learner diverges
+    num_other_diverging: int
+    num_both_diverging: int  # left out too
 
 
 @dataclass(frozen=True)
@@ -56,12 +62,10 @@ class Share:
 
 @dataclass(frozen=True)
 class Comparison:
-    """An `ExplainedVariance` and the shares it is made of; `None` where the other learner is not finite."""
+    """An `ExplainedVariance` and the shares it is made of."""
 
     explained: ExplainedVariance
-    shares: (
-        tuple[Share, ...] | None
-    )  # of predictions and of sensitivities, without those that the learner leaves undefined
+    shares: tuple[Share, ...]  # of predictions and of sensitivities, without those that the learner leaves undefined
 
 
 @gated
@@ -75,17 +79,30 @@ def compare(
     key: PRNGKeyArray,
 ) -> dict[str, Comparison]:
     """How much each of `others` explains of `learner`, all on the same tasks."""
-    powers, errors = [], {name: [] for name in others}
-    for prompts, _ in draw(task, num_tasks, key):
+    powers, targets, queries = [], [], []
+    errors: dict[str, list[np.ndarray]] = {name: [] for name in others}
+    theirs: dict[str, list[np.ndarray]] = {name: [] for name in others}
+    for prompts, target in draw(task, num_tasks, key):
         own = outputs(learner, prompts)
         powers.append(_squares(*own))
+        targets.append((np.asarray(target, np.float64) ** 2).sum(axis=1))
+        queries.append((np.asarray(prompts.query, np.float64) ** 2).sum(axis=1))
         for name, other in others.items():
-            theirs = outputs(other, prompts)
-            errors[name].append(_squares(*(a - b for a, b in zip(theirs, own, strict=True))))
+            its = outputs(other, prompts)
+            theirs[name].append(_squares(*its))
+            errors[name].append(_squares(*(a - b for a, b in zip(its, own, strict=True))))
+    cap = CAP * np.concatenate(targets)[:num_tasks].mean()
+    per_input = np.concatenate(queries)[:num_tasks].mean() / task.input_dim
+    caps = np.array([cap, cap / per_input if per_input else np.inf]) if cap else np.full(2, np.inf)
     power = np.concatenate(powers)[:num_tasks]
-    usable = np.isfinite(power).all(axis=1)
     return {
-        name: _compare(np.concatenate(errors[name])[:num_tasks][usable], power[usable], num_tasks, distribution)
+        name: _compare(
+            np.concatenate(errors[name])[:num_tasks],
+            power,
+            np.concatenate(theirs[name])[:num_tasks],
+            caps,
+            distribution,
+        )
         for name in others
     }
 
@@ -119,13 +136,11 @@ def explained_share(errors: PerTask, powers: PerTask) -> Share | None:
 def mean_share(comparisons: Sequence[Comparison], *, minus: Sequence[Comparison] | None = None) -> Estimate:
     """The mean of all shares over both measures and all distributions; with `minus`, of their differences, paired over tasks.
 
-    Tasks of different distributions are independent. Undefined where a learner is not finite, or no share is defined.
+    Tasks of different distributions are independent. Undefined where no share is.
     """
     sums, count = [], 0
     for index, comparison in enumerate(comparisons):
         shares, others = comparison.shares, minus[index].shares if minus else ()
-        if shares is None or others is None:
-            return UNDEFINED
         if shares:
             value = sum(share.value for share in shares) - sum(other.value for other in others)
             pulls = np.sum([share.pulls for share in shares], axis=0) - np.sum([o.pulls for o in others], axis=0)
@@ -138,12 +153,29 @@ def mean_share(comparisons: Sequence[Comparison], *, minus: Sequence[Comparison]
     return Estimate(sum(mean.value or 0.0 for mean in sums) / count, error)
 
 
-def _compare(errors: np.ndarray, powers: np.ndarray, num_tasks: int, distribution: str) -> Comparison:
-    finite = bool(np.isfinite(errors).all())
-    found = [explained_share(errors[:, part], powers[:, part]) if finite else None for part in (0, 1)]
+def _compare(
+    errors: np.ndarray, powers: np.ndarray, theirs: np.ndarray, caps: np.ndarray, distribution: str
+) -> Comparison:
+    finite = np.isfinite(powers).all(axis=1)
+    diverges, other_diverges = (~(squares[:, 0] <= caps[0]) for squares in (powers, theirs))
+    left_out = ~finite | (diverges & other_diverges)
+    errors, powers = (
+        np.where(left_out[:, None], 0.0, np.minimum(np.nan_to_num(values, nan=np.inf), caps))
+        for values in (errors, powers)
+    )
+    found = [explained_share(errors[:, part], powers[:, part]) for part in (0, 1)]
     prediction, slope = (UNDEFINED if share is None else share.mean for share in found)
-    explained = ExplainedVariance(distribution, prediction, slope, num_tasks, num_tasks - len(powers))
-    return Comparison(explained, tuple(share for share in found if share is not None) if finite else None)
+    explained = ExplainedVariance(
+        distribution,
+        prediction,
+        slope,
+        num_tasks=len(powers),
+        num_not_finite=int((~finite).sum()),
+        num_diverging=int(diverges.sum()),
+        num_other_diverging=int(other_diverges.sum()),
+        num_both_diverging=int((finite & diverges & other_diverges).sum()),
+    )
+    return Comparison(explained, tuple(share for share in found if share is not None))
 
 
 @eqx.filter_jit

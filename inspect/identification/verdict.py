@@ -1,6 +1,6 @@
 """Which algorithm does a learner run?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 TUNING_TASKS = 5 * CHUNK
-ENOUGH = 0.9  # the score an algorithm needs for a verdict: with three distributions, at least 0.7 on each
+ENOUGH = 0.95  # what an algorithm must explain in training, of predictions and of sensitivities, for a verdict
 CLEARLY = 0.01  # an explained share larger by this much is worth more parameters …
 MUCH_LESS = 0.1  # … and so is leaving less than this part of what a simpler algorithm leaves …
 NOTHING_LEFT = 1e-6  # … unless that is within rounding
@@ -46,17 +46,27 @@ class Candidate:
     parameters: Mapping[str, Any]  # tuned to the learner's predictions
     num_parameters: int
     explained: tuple[ExplainedVariance, ...]
-    score: Estimate  # the mean of all that are defined, of predictions and sensitivities, inside and outside
+    score: Estimate  # the mean of what it explains of predictions and of sensitivities in training
     behind: Estimate  # the score of the first candidate minus this one's, paired over tasks
     contains_first: bool  # the first one is a special case of it, so that it cannot be ruled out by agreeing less
 
     @property
-    def worst(self) -> float | None:
-        """The smallest of its explained variances."""
-        values = [
-            mean.value for a in self.explained for mean in (a.prediction, a.sensitivity) if mean.value is not None
-        ]
-        return min(values, default=None)
+    def least(self) -> float | None:
+        """The smaller of its explained shares in training; `None` where neither is defined."""
+        return min(self._defined(self.explained[0]), default=None)
+
+    def carries(self) -> Iterator[str]:
+        """How far it explains the learner outside the training distribution, in words."""
+        for one in self.explained[1:]:
+            shares = self._defined(one)
+            share = sum(shares) / len(shares) if shares else 0.0
+            text = f"{_percent(share) if share > 0 else 'nothing'} on {one.distribution}"
+            both = one.num_both_diverging / one.num_tasks
+            yield f"{text}, where both diverge on {_percent(both)} of tasks" if both else text
+
+    @staticmethod
+    def _defined(one: ExplainedVariance) -> list[float]:
+        return [mean.value for mean in (one.prediction, one.sensitivity) if mean.value is not None]
 
 
 @dataclass(frozen=True, repr=False)
@@ -126,24 +136,35 @@ def identify(
     num_tasks: int = 5_000,
     key: PRNGKeyArray = FIXED_KEY,
 ) -> Identification:
-    """Tune every candidate to `learner`, and rank them by how much of it they explain inside and outside the training distribution.
+    """Which algorithm a learner runs: every candidate is tuned to it, and they are ranked by how much of it they explain.
 
-        explained variance = 1 − E‖ŷ − ŷ'‖² / E‖ŷ‖²,   and the same of sensitivities ∂ŷ/∂x_query
+        explained share = 1 − Σ min(‖ŷ − ŷ'‖², c) / Σ min(‖ŷ‖², c),   and the same of sensitivities ∂ŷ/∂x_query
 
     ŷ being the learner's and ŷ' the candidate's (see `ExplainedVariance`). Parameters are tuned to the learner's predictions, so the η
     found is the learner's own; `best_for_task` gives the best one for the task beside it. Candidates are tuned on `TUNING_TASKS` tasks
-    of the training distribution and measured on `num_tasks` others of each distribution: `task` itself, its inputs times 1.5, and inputs
-    of another shape with the same second moment. The score is the mean of the explained variances over distributions and both measures.
+    and measured on `num_tasks` others. The training distribution decides; inputs × 1.5 and inputs of another shape with the same
+    second moment say how far the verdict carries.
 
-    First comes the algorithm with the best score; but of two, the one with fewer parameters comes first unless the other's score is
-    larger by more than two standard errors of their paired difference, and either by 0.01 or so that less than a tenth is left
-    unexplained. The verdict is the first one's name where its score is at least 0.9, and otherwise `None`, except that a learner whose
-    predictions are nearly nothing beside the targets predicts 0.
+    First comes the algorithm that explains most in training; but of two, the one with fewer parameters comes first unless the other
+    explains more by more than two standard errors of their paired difference, and either by 0.01 or so that less than a tenth is left
+    unexplained. The verdict is the first one's name where it explains at least 0.95 of predictions and of sensitivities in training, and
+    otherwise `None`, except that a learner whose predictions are nearly nothing beside the targets predicts 0.
 
-    `candidates` are names of algorithms (`iclzoo.list_algorithms`) and learners, which are taken as they are; by default the algorithms
-    that suit the learner.
+    Args:
+        learner: a learner, or the name or path of a checkpoint.
+        task: what it was trained on.
+        candidates: names of algorithms (`iclzoo.list_algorithms`) and learners, which are taken as they are; by default the algorithms
+            that suit the learner.
+        num_tasks: how many, of each distribution.
+        key: of the tasks.
 
-    **Raises** `UnknownNameError` for a name that is none, `ZooError` where no candidate applies.
+    Raises:
+        UnknownNameError: a name is none.
+        NotApplicable: no candidate applies.
+
+    Example:
+        >>> iclzoo.identify("lsa-fast", candidates=["gd-1", "least-squares"], num_tasks=200).verdict
+        'gd-1'
     """
     key = typed(key)
     with fixed_settings(learner, task, finite=False) as (learner, task):
@@ -226,14 +247,14 @@ def _fits(
 
 
 def _rank(fits: Mapping[str, Fit], compared: Mapping[str, list[Comparison]]) -> tuple[Candidate, ...]:
-    scores = {name: mean_share(comparisons) for name, comparisons in compared.items()}
+    scores = {name: mean_share(comparisons[:1]) for name, comparisons in compared.items()}
     order = sorted(fits, key=lambda name: (scores[name].value is None, -(scores[name].value or 0.0)))
     best = order[0]
     # Of algorithms with as many parameters, what imitates another comes after it; the sort is stable, so the better one comes first.
     simplest = sorted(
         order, key=lambda name: (fits[name].num_parameters, sum(fits[name].imitates(fits[o]) for o in order))
     )
-    first = next(name for name in simplest if not _clearly_better(compared[best], compared[name]))
+    first = next(name for name in simplest if not _clearly_better(compared[best][:1], compared[name][:1]))
     order.remove(first)
     return tuple(
         Candidate(
@@ -243,7 +264,7 @@ def _rank(fits: Mapping[str, Fit], compared: Mapping[str, list[Comparison]]) -> 
             num_parameters=fits[name].num_parameters,
             explained=tuple(comparison.explained for comparison in compared[name]),
             score=scores[name],
-            behind=mean_share(compared[first], minus=compared[name]),
+            behind=mean_share(compared[first][:1], minus=compared[name][:1]),
             contains_first=name != first and fits[name].imitates(fits[first]),
         )
         for name in (first, *order)
@@ -252,7 +273,7 @@ def _rank(fits: Mapping[str, Fit], compared: Mapping[str, list[Comparison]]) -> 
 
 def _clearly_better(best: list[Comparison], other: list[Comparison]) -> bool:
     """Whether `best` is worth more parameters than `other` has."""
-    if best is other:
+    if best[0] is other[0]:
         return False
     lead, left, left_by_best = mean_share(best, minus=other), mean_share(other).value, mean_share(best).value
     if lead.value is None or left is None or left_by_best is None:
@@ -264,17 +285,20 @@ def _clearly_better(best: list[Comparison], other: list[Comparison]) -> bool:
 
 def _decide(ranking: tuple[Candidate, ...], relative_power: float | None) -> tuple[str | None, str]:
     first, score = ranking[0], ranking[0].score.value
-    if score is None or first.worst is None:
+    if score is None or first.least is None:
         return None, "no candidate explains a defined share of it"
-    explains = f"{first.name} explains {_percent(score)} on average and {_percent(first.worst)} where it explains least"
-    if score >= ENOUGH:
+    explains = f"{first.name} explains {_percent(score)} of it in training"
+    outside = "; ".join(first.carries())
+    if first.least >= ENOUGH:
+        explains += f" (outside: {outside})" if outside else ""
         rival = next((c for c in ranking[1:] if not c.contains_first and c.behind.value is not None), None)
         if rival is not None:
             explains += f"; {rival.name}, the next that cannot imitate it, {rival.behind.value:.4f}{_error(rival)} less"
         return first.name, explains
     if relative_power is not None and relative_power < NEGLIGIBLE:
         return "zero", f"its predictions have {_percent(relative_power)} of the mean square of the targets"
-    return None, f"the best candidate, {explains}; {ENOUGH:.0%} on average is asked for"
+    least = f"{_percent(first.least)} where it explains least"
+    return None, f"the best candidate, {explains}, {least}; {ENOUGH:.0%} of predictions and sensitivities is asked for"
 
 
 def _percent(share: float) -> str:

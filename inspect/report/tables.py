@@ -92,7 +92,7 @@ def identification_tables(identification: Identification) -> tuple[Table, ...]:
     distributions = [one.distribution for one in identification.ranking[0].explained]
     ranking = Table(
         f"explained share of predictions / sensitivities, on {identification.num_tasks:,} tasks each",
-        ("algorithm", "mean", "less than the first", *distributions, "parameters"),
+        ("algorithm", "in training", "less than the first", *distributions, "parameters"),
     )
     for candidate in identification.ranking:
         pairs = [" / ".join(_share(mean) for mean in (a.prediction, a.sensitivity)) for a in candidate.explained]

@@ -28,6 +28,7 @@ from .inspect.behaviour.shifts import (
 from .inspect.behaviour.shifts import (
     shifts as shifts,
 )
+from .inspect.behaviour.spectral_filter import spectral_filter as spectral_filter
 from .inspect.behaviour.training_path import training_path as training_path
 from .inspect.checkpoint import Checkpoint as Checkpoint
 from .inspect.estimates.estimate import Estimate as Estimate
@@ -177,6 +178,7 @@ from .zoo.algorithms.least_squares import (
 from .zoo.algorithms.least_squares import (
     ZeroPredictor as ZeroPredictor,
 )
+from .zoo.algorithms.newton import NewtonSchulz as NewtonSchulz
 from .zoo.algorithms.one_step import fitted_step_size as fitted_step_size
 from .zoo.algorithms.preconditioned import PreconditionedGradientDescent as PreconditionedGradientDescent
 from .zoo.algorithms.smoothing import (

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..algorithm import Algorithm, Targets, average, register_algorithm
+from ..algorithm import FEW, Algorithm, Targets, average, register_algorithm
 from ..checks.annotations import Steps, checked
 from ..checks.gate import gated
 from ..checks.values import OrNone, Reals
@@ -220,6 +220,17 @@ class PlusPlusForEachStep(PlusPlus):
 
     def shape(self) -> tuple[int, ...]:
         return (self.number,)
+
+    def start(self, prompts: Prompt, targets: Targets) -> Learner:
+        """The Chebyshev ladder η_k/N = γ_k = (4/3s)·9^(k−1): K steps leave |T_n(u)|/(n u) of a target, n = 3^K, u = √(λ/s), on (0, s]."""
+        few = prompts.xs[:FEW]
+        largest = jnp.linalg.norm(few, ord=2, axis=(1, 2)) ** 2
+        rates = (
+            4
+            / (3 * jnp.quantile(largest, 1 - 10.0**-self.number))
+            * 9.0 ** jnp.arange(self.number, dtype=largest.dtype)
+        )
+        return GradientDescentPlusPlus(rates * few.shape[1], rates, num_steps=self.number)
 
     def settled(self, learner: Any) -> Learner:
         """The last γ is left at what it does not do."""
