@@ -83,7 +83,7 @@ def patterns_figure(
     maps = [getattr(layer, quantity) for layer in patterns.layers]
     rows, columns = len(maps), max(map(len, maps), default=1)
     size = min(0.16 * min(len(patterns.tokens), MOST_TICKS) + 1.5, TALLEST / max(rows, columns))
-    figure = on_figure(figure, (columns * size + 1.2, rows * size + 0.3))
+    figure = on_figure(figure, (columns * size + 1.6, rows * size + 0.5))
     axes = figure.subplots(rows, columns, squeeze=False)
     kinds = [quantity != "scores" and _shares_out(layer) for layer in patterns.layers]
     limits = {
