@@ -78,6 +78,11 @@ class Instrument:
             return self.measure(*args, **kwargs)  # Python says what is wrong
         first = next(iter(self.parameters))
         checkpoint = checkpoint_named(given.get(first))
+        if checkpoint is None and first == "checkpoint" and first in given:
+            raise ArgumentError(
+                f"{self.__name__}() needs a checkpoint, got {_called(given[first])!r}; "
+                "pass its name or path, or iclzoo.Checkpoint.of(model, task)"
+            )
         if checkpoint is not None:
             del given[first]
         elif first == "learners" and first in given:

@@ -297,7 +297,7 @@ def test_killed_while_it_is_finished(tmp_path, uninterrupted):
 
 
 def test_what_a_killed_save_leaves_is_not_listed(tmp_path, monkeypatch, uninterrupted):
-    monkeypatch.setattr("iclzoo.zoo.storage.checkpoint.files", lambda package: tmp_path)
+    monkeypatch.setattr("iclzoo.zoo.storage.reading.files", lambda package: tmp_path)
     save(tmp_path / "good", uninterrupted.model)
     save(tmp_path / ".good.abc123", uninterrupted.model)
     (tmp_path / "half").mkdir()

@@ -102,6 +102,8 @@ def test_what_is_missing_is_asked_for_in_the_order_of_the_function():
         iclzoo.read_outs(iclzoo.load(FAST))
     with pytest.raises(ArgumentError, match=r"alignment\(\) needs other"):
         iclzoo.alignment(iclzoo.load(FAST))
+    with pytest.raises(ArgumentError, match=r"metrics\(\) needs a checkpoint, got 'LSA'"):
+        iclzoo.metrics(iclzoo.load(FAST))
     with pytest.raises(ArgumentError, match="'patterns' looks at one learner"):
         INSTRUMENTS["patterns"].of(iclzoo.Checkpoint(FAST), other="gd-1")
     with pytest.raises(ArgumentError, match="'weights' draws no tasks"):

@@ -46,7 +46,7 @@ REQUIRED = {
     **{"name": "mine", "model": "lsa", "interval": 5, "variance": (1.0, 0.5), "features": None},
     **{"step_size": 0.5, "step_sizes": (0.5,), "gamma": 0.1, "gammas": (0.1,), "scale": 0.5, "regularisation": 0.5},
     **{"preconditioner": np.eye(2), "preconditioners": np.eye(2)[None], "num_neighbours": 2, "bandwidth": 0.5},
-    **{"inverse_temperature": 2.0, "num_examples": 3, "input_dim": 2, "init_scale": 1.0, "in_dim": 2},
+    **{"inverse_temperature": 2.0, "alpha": 0.3, "num_examples": 3, "input_dim": 2, "init_scale": 1.0, "in_dim": 2},
 }
 SMALL = {
     **{"input_dim": 2, "num_layers": 1, "num_loops": 2, "embed_dim": 4, "hidden_dim": 3, "hidden_size": 3},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import iclzoo
-from iclzoo.zoo.algorithms.newton import NewtonSchulz
+from iclzoo.zoo.algorithms.newton_schulz import NewtonSchulz
 from iclzoo.zoo.constructions.gd_plus_plus import gd_plus_plus_lsa
 from iclzoo.zoo.errors import NotApplicable
 

@@ -178,7 +178,7 @@ from .zoo.algorithms.least_squares import (
 from .zoo.algorithms.least_squares import (
     ZeroPredictor as ZeroPredictor,
 )
-from .zoo.algorithms.newton import NewtonSchulz as NewtonSchulz
+from .zoo.algorithms.newton_schulz import NewtonSchulz as NewtonSchulz
 from .zoo.algorithms.one_step import fitted_step_size as fitted_step_size
 from .zoo.algorithms.preconditioned import PreconditionedGradientDescent as PreconditionedGradientDescent
 from .zoo.algorithms.smoothing import (

@@ -1,6 +1,7 @@
 """Least squares by Newton's iteration for an inverse."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,10 +10,13 @@ from jaxtyping import Array, Float
 from ..algorithm import Algorithm, Targets, average, register_algorithm
 from ..checks.annotations import Steps, checked
 from ..checks.gate import gated
-from ..checks.numbers import PositiveNumber
+from ..checks.numbers import Number
+from ..checks.values import Scalar
 from ..prompt import Learner, Prompt
 from ..spectrum import Spectrum
 from ..storage.config import setting
+
+Alpha = Annotated[Number, Scalar(above=0, most=1e12)]  # whose square is finite in 32 bits
 
 
 @setting("newton_schulz")
@@ -28,7 +32,7 @@ class NewtonSchulz(eqx.Module):
     num_iterations: int = eqx.field(static=True)
 
     @checked
-    def __init__(self, alpha: PositiveNumber, *, num_iterations: Steps = 1):
+    def __init__(self, alpha: Alpha, *, num_iterations: Steps = 1):
         self.alpha, self.num_iterations = jnp.asarray(alpha, jnp.result_type(float)), num_iterations
 
     @gated
@@ -48,7 +52,7 @@ class NewtonSchulz(eqx.Module):
         return (inverse * spectrum.singular_values * spectrum.query) @ spectrum.ys
 
 
-@register_algorithm("newton-K")
+@register_algorithm("newton-schulz-K")
 class Newton(Algorithm):
     """K iterations of Newton and Schulz for the inverse of Σᵢ xᵢ xᵢᵀ, from αI."""
 
