@@ -86,7 +86,7 @@ class Instrument:
         if checkpoint is not None:
             del given[first]
         elif first == "learners" and first in given:
-            given[first] = _by_name(given[first], given.get("task"))
+            given[first] = _by_name(given[first])
         return self._ask(checkpoint, given)
 
     def of(
@@ -143,12 +143,15 @@ class Instrument:
         return f"<instrument {self.name!r}: {self.title}>"
 
 
-def _by_name(learners: Any, task: Any) -> Any:
-    """One learner, or several in a list, by what they are called; a mapping as it is."""
+def _by_name(learners: Any) -> Any:
+    """One learner, or several in a list, by what they are called, each by a name of its own; a mapping as it is."""
     if isinstance(learners, Mapping):
         return learners
-    several = learners if isinstance(learners, list | tuple) else [learners]
-    return {_called(learner) or f"learner {place + 1}": learner for place, learner in enumerate(several)}
+    named: dict[str, Any] = {}
+    for learner in learners if isinstance(learners, list | tuple) else [learners]:
+        name = _called(learner) or "learner"
+        named[name if name not in named else f"{name} ({len(named) + 1})"] = learner
+    return named
 
 
 def _called(learner: Any) -> str:

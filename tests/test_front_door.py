@@ -110,6 +110,14 @@ def test_what_is_missing_is_asked_for_in_the_order_of_the_function():
         INSTRUMENTS["weights"].of(iclzoo.Checkpoint(FAST), num_tasks=3)
 
 
+def test_learners_in_a_list_are_all_measured_also_where_they_are_called_alike():
+    task = iclzoo.LinearRegression(input_dim=2, num_examples=3)
+    two = [iclzoo.GradientDescent(0.5), iclzoo.GradientDescent(2.0)]
+    found = iclzoo.shifts(two, task, num_tasks=5).found["half_width"]
+    assert list(found.half_mse) == ["GradientDescent", "GradientDescent (2)"]
+    assert found.half_mse["GradientDescent"] != found.half_mse["GradientDescent (2)"]
+
+
 def test_a_checkpoint_is_one_object():
     checkpoint = iclzoo.Checkpoint(FAST)
     assert checkpoint.card == iclzoo.read_card(FAST) == iclzoo.read_card(checkpoint)
