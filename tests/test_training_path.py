@@ -1,5 +1,6 @@
 """Weights, loss and alignment over the stored steps of a training."""
 
+import io
 from typing import ClassVar
 
 import equinox as eqx
@@ -9,6 +10,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from jaxtyping import Array
+from PIL import Image
 
 from iclzoo.inspect.behaviour.training_path import alignment_path
 from iclzoo.inspect.behaviour.training_path_plot import loss_curve, training_figure
@@ -125,3 +127,19 @@ def test_spectra_have_a_picture():
 def test_steps_are_spread_over_the_path():
     assert spread(range(10), 4) == [0, 3, 6, 9]
     assert spread(range(2), 6) == [0, 1]
+
+
+def test_a_film_keeps_its_colours_from_frame_to_frame():
+    """Zero is white in the first frame and in the last, and the largest weight is blue in the last."""
+    built = gradient_descent_lsa([1.0], num_examples=5, input_dim=D)
+    models = {0: jax.tree.map(jnp.zeros_like, built), 9: built}
+    with pytest.warns(UserWarning, match="all zero"):
+        film = Image.open(io.BytesIO(weight_path(models).film("gif")))
+    assert film.n_frames == 2
+    film.seek(1)
+    weights = np.asarray(film.convert("RGB"), np.int64)[
+        : film.height // 2
+    ]  # the curves below have colours of their own
+    red, green, blue = weights.reshape(-1, 3).T
+    assert ((blue > red + 60) & (blue > green + 30)).sum() > 200  # W_KQ on its diagonal
+    assert not ((green > red + 60) & (green > blue + 60)).any()  # which no colour of ours is

@@ -45,7 +45,12 @@ def weight_film(
     All on one symmetric scale; below, the step of GD++ that the weights imply, where they imply one, with a mark at the step that is shown.
     """
     limit = symmetric_limit([m for p in path.layers for m in (p[layer].W_KQ[head], p[layer].W_PV[head])])
-    frames = [_frame(path, place, layer, head, limit, dpi) for place in range(len(path.steps))]
+    pages = [_frame(path, place, layer, head, limit, dpi) for place in range(len(path.steps))]
+    samples = Image.new("RGB", (pages[0].width, 3 * pages[0].height))
+    for k, page in enumerate((pages[0], pages[len(pages) // 2], pages[-1])):
+        samples.paste(page, (0, k * page.height))
+    palette = samples.quantize(128)  # one for all frames, or a colour would change its meaning between them
+    frames = [page.quantize(palette=palette, dither=Image.Dither.NONE) for page in pages]
     each = max(20, round(1000 * seconds / len(frames)))
     data = io.BytesIO()
     frames[0].save(
@@ -77,6 +82,7 @@ def _frame(path: WeightPath, place: int, layer: int, head: int, limit: float, dp
             colour_bar=False,
             ax=axes[key],
         )
+        axes[key].tick_params(labelsize="xx-small")
     if implied[0]:
         ax = axes["path"]
         for name, text in (
@@ -90,9 +96,7 @@ def _frame(path: WeightPath, place: int, layer: int, head: int, limit: float, dp
         ax.set(xlabel="training step", xlim=(0, max(path.steps[-1], 1)))
         ax.legend(frameon=False, fontsize="small", loc="upper left")
     figure.suptitle(f"step {path.steps[place]:,}", fontsize="medium")
-    return Image.open(io.BytesIO(drawn(figure, "png", dpi=dpi))).convert(
-        "P", palette=Image.Palette.ADAPTIVE, colors=128
-    )
+    return Image.open(io.BytesIO(drawn(figure, "png", dpi=dpi))).convert("RGB")
 
 
 def spread(steps: Sequence[int], number: int) -> list[int]:
